@@ -1,0 +1,185 @@
+package retrieval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/go-json-experiment/json"
+
+	"agentworker/internal/agent"
+	"agentworker/internal/agent/retrieval"
+)
+
+func TestQuestionFindsItsDocument(t *testing.T) {
+	t.Parallel()
+	builtin := retrieval.Builtin()
+	tests := []struct{ query, want string }{ // want: "document passage" of the best
+		{"What is LangGraph?", "langgraph 1"},
+		{"what are LANGGRAPHS", "langgraph 1"},
+		{"What is a thread in LangGraph?", "langgraph-checkpoints 2"},
+		{"What is RAG?", "rag 1"},
+		{"How large can an SQS message be?", "sqs-standard 4"},
+		{"Does a FIFO queue keep the order of messages?", "sqs-fifo 1"},
+		{"How long is the default visibility timeout?", "visibility-timeout 1"},
+		{"What is a dead-letter queue?", "dead-letter-queues 1"},
+		{"How do I handle concurrent updates in DynamoDB?", "dynamodb-locking 1"},
+		{"How do I enable partial batch responses?", "lambda-batches 3"},
+		{"What is an idempotency key?", "idempotency 2"},
+		{"What is an agent?", "agents 1"},
+		{"什么是 LangGraph？", "langgraph.zh 1"},
+		{"什么是ＲＡＧ", "rag.zh 1"},
+		{"LangGraph 的检查点有什么用？", "langgraph-checkpoints.zh 1"},
+		{"死信队列是什么？", "dead-letter-queues.zh 1"},
+		{"可见性超时应该设置多久？", "visibility-timeout.zh 1"},
+		{"幂等性有什么好处？", "lambda-idempotency.zh 2"},
+		{"乐观锁有缺点吗", "dynamodb-locking.zh 1"}, // three of its pairs stand nowhere
+		{"如何防止重复处理消息？", "lambda-idempotency.zh 2"},
+		{"智能体有哪些限制", "agents.zh 3"},
+		{"乐观锁怎么实现", "dynamodb-locking.zh 1"},
+		{"TransactWriteItems 是什么", "dynamodb-locking 3"}, // in English only
+	}
+	for _, tt := range tests {
+		t.Run(tt.query, func(t *testing.T) {
+			t.Parallel()
+			got := retrieve(t, builtin, tt.query, 3)
+			if len(got) == 0 || name(got[0]) != tt.want {
+				t.Fatalf("Retrieve(%q): got %q, want %q first", tt.query, names(got), tt.want)
+			}
+			if got[0].Text == "" || got[0].Title == "" {
+				t.Errorf("Retrieve(%q): got %+v, want a text and a title", tt.query, got[0])
+			}
+			chinese := strings.HasSuffix(got[0].Document, ".zh")
+			if slices.ContainsFunc(got, func(p agent.Passage) bool { return strings.HasSuffix(p.Document, ".zh") != chinese }) {
+				t.Errorf("Retrieve(%q): got %q, want one language", tt.query, names(got))
+			}
+		})
+	}
+}
+
+func TestUnrelatedQuestionFindsNothing(t *testing.T) {
+	t.Parallel()
+	builtin := retrieval.Builtin()
+	for _, query := range []string{
+		"What is the capital of France?", "How do I bake bread with a timeout?", "Who won the world cup in 1998?",
+		"What is the best message to send on a birthday?", "What is the price of a first class ticket?", "hello", "What is it?",
+		"今天天气怎么样？", "今天的消息有哪些？", "这本小说的作者是谁？", "如何删除微信好友", "怎么做红烧肉？", "什么是向量时钟", "谁是美国总统", "你好", "", "   ", "🙂", "Кто такой Пушкин?",
+	} {
+		if got := retrieve(t, builtin, query, 3); len(got) != 0 {
+			t.Errorf("Retrieve(%q): got %q, want nothing", query, names(got))
+		}
+	}
+}
+
+func TestLongQuestionFindsItsDocument(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("Our shop sells shoes, hats and umbrellas to customers all over Scotland. ", 100) +
+		"What does the visibility timeout hide from other consumers?"
+	got := retrieve(t, retrieval.Builtin(), long, 3)
+	if len(got) == 0 || got[0].Document != "visibility-timeout" {
+		t.Errorf("got %q, want visibility-timeout first", names(got))
+	}
+}
+
+func TestNumberOfPassagesIsBounded(t *testing.T) {
+	t.Parallel()
+	builtin := retrieval.Builtin()
+	for _, tt := range []struct{ k, want int }{{-1, 0}, {0, 0}, {1, 1}, {2, 2}} {
+		if got := retrieve(t, builtin, "dead-letter queue", tt.k); len(got) != tt.want {
+			t.Errorf("k = %d: got %d passages, want %d", tt.k, len(got), tt.want)
+		}
+	}
+}
+
+// A retrieval step's output of up to 1 KB costs one write unit, of more than that two.
+func TestThreePassagesStayBelowOneKilobyte(t *testing.T) {
+	t.Parallel()
+	builtin := retrieval.Builtin()
+	for _, query := range []string{"visibility timeout", "dead-letter queue", "LangGraph", "FIFO queue", "agent", "死信队列", "可见性超时", "智能体 工具", "LangGraph 检查点"} {
+		got := retrieve(t, builtin, query, 3)
+		raw, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) == 0 || len(raw) > 900 {
+			t.Errorf("Retrieve(%q): got %d passages in %d bytes, want some in at most 900", query, len(got), len(raw))
+		}
+	}
+}
+
+func TestEqualQueriesGiveEqualAnswers(t *testing.T) {
+	t.Parallel()
+	const query = "queue message group order delete receive visibility retry version condition key model tool state"
+	want := fmt.Sprint(retrieve(t, retrieval.Builtin(), query, 10))
+	shared := retrieval.Builtin()
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if got := fmt.Sprint(retrieve(t, shared, query, 10)); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestCancelledRetrievalStops(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := retrieval.Builtin().Retrieve(ctx, "LangGraph", 3); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, %v, want %v", got, err, context.Canceled)
+	}
+}
+
+func TestEmptyIndexFindsNothing(t *testing.T) {
+	t.Parallel()
+	if got := retrieve(t, retrieval.New(nil), "LangGraph", 3); len(got) != 0 {
+		t.Errorf("got %q, want nothing", names(got))
+	}
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	got, err := retrieval.Read(fstest.MapFS{
+		"a.md":         {Data: []byte("# A title\r\n\r\nFirst paragraph\r\nof two lines.\r\n\r\n\r\n\r\nSecond.\r\n")},
+		"sub/b.zh.md":  {Data: []byte("没有标题。")},
+		"sub/c.txt":    {Data: []byte("not Markdown")},
+		"sub/empty.md": {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []agent.Passage{
+		{Document: "a", Number: 1, Title: "A title", Text: "First paragraph\nof two lines."},
+		{Document: "a", Number: 2, Title: "A title", Text: "Second."},
+		{Document: "b.zh", Number: 1, Text: "没有标题。"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func retrieve(t *testing.T, r agent.Retriever, query string, k int) []agent.Passage {
+	t.Helper()
+	got, err := r.Retrieve(t.Context(), query, k)
+	if err != nil {
+		t.Errorf("Retrieve(%q): %v", query, err)
+	}
+	return got
+}
+
+func name(p agent.Passage) string { return fmt.Sprintf("%s %d", p.Document, p.Number) }
+
+func names(passages []agent.Passage) []string {
+	var out []string
+	for _, p := range passages {
+		out = append(out, name(p))
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+// Package batch works through the records of one queue batch: side by side, in order within a group, each on
+// its own as far as failure, panic and deadline go. It knows nothing of queues or AWS.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"agentworker/internal/task"
+)
+
+// Record is one record of a batch.
+type Record[T any] struct {
+	ID    string
+	Group string // records of one group run one after another; "": on its own
+	Value T
+}
+
+// Failure is a record that is not done and must come back.
+type Failure struct {
+	ID  string
+	Err error
+}
+
+// Why a record failed without its function having said so.
+var (
+	// ErrDeadline: it had not finished, or not begun, when the time was up.
+	ErrDeadline = errors.New("not finished before the deadline")
+	// ErrBehind: an earlier record of its group failed; it was not begun.
+	ErrBehind = errors.New("an earlier record of the group failed")
+)
+
+// Options of [Process].
+type Options struct {
+	// Concurrency is how many records run at once, at least 1.
+	Concurrency int
+	// Margin is taken off the context's deadline: Process returns that much earlier, so that there
+	// is time left to answer.
+	Margin time.Duration
+}
+
+// Process calls fn for each record and returns those that failed, in the batch's order. It never calls fn twice for a
+// record, never begins a record when an earlier one of its group has failed, and returns at
+// the deadline less the margin even if some fn does not: those records count as failed, and what their fn still
+// returns is ignored. A panic in fn is an error of that record alone.
+//
+// The context that fn gets ends at the same deadline.
+func Process[T any](ctx context.Context, records []Record[T], opts Options, fn func(context.Context, Record[T]) error) []Failure {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-opts.Margin))
+		defer cancel()
+	}
+	states := newStates(len(records))
+	slots := make(chan struct{}, max(opts.Concurrency, 1))
+	var running sync.WaitGroup
+	for _, group := range grouped(records) {
+		running.Go(func() {
+			for i, at := range group {
+				if !acquire(ctx, slots) {
+					return
+				}
+				err := run(ctx, records[at], fn)
+				<-slots
+				states.finish(at, err)
+				if err != nil {
+					states.finishAll(group[i+1:], fmt.Errorf("%w: %s", ErrBehind, records[at].ID))
+					return
+				}
+			}
+		})
+	}
+	all := make(chan struct{})
+	go func() { running.Wait(); close(all) }()
+	select {
+	case <-all:
+	case <-ctx.Done():
+		// What ends together with the context gets the chance to say so.
+		select {
+		case <-all:
+		case <-time.After(grace(opts.Margin)):
+		}
+	}
+	return failures(records, states.take())
+}
+
+// grace is the part of the margin that functions may use to return after their context has ended.
+func grace(margin time.Duration) time.Duration { return margin / 2 }
+
+func acquire(ctx context.Context, slots chan<- struct{}) bool {
+	if ctx.Err() != nil { // select chooses at random when both are ready
+		return false
+	}
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func run[T any](ctx context.Context, r Record[T], fn func(context.Context, Record[T]) error) error {
+	return task.Guard(func() error { return fn(ctx, r) })
+}
+
+// grouped gives the positions of each group's records, in the batch's order.
+func grouped[T any](records []Record[T]) [][]int {
+	var groups [][]int
+	at := map[string]int{}
+	for i, r := range records {
+		g, known := at[r.Group]
+		if r.Group == "" || !known {
+			g = len(groups)
+			at[r.Group] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
+}
+
+func failures[T any](records []Record[T], states []state) []Failure {
+	failed := []Failure{}
+	for i, s := range states {
+		switch {
+		case !s.done:
+			failed = append(failed, Failure{records[i].ID, ErrDeadline})
+		case s.err != nil:
+			failed = append(failed, Failure{records[i].ID, s.err})
+		}
+	}
+	return failed
+}
+
+// states is what is known of each record; once taken, nothing changes it any more.
+type states struct {
+	mu    sync.Mutex
+	list  []state
+	taken bool
+}
+
+type state struct {
+	done bool
+	err  error
+}
+
+func newStates(n int) *states { return &states{list: make([]state, n)} }
+
+func (s *states) finish(i int, err error) { s.finishAll([]int{i}, err) }
+
+func (s *states) finishAll(at []int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken {
+		return
+	}
+	for _, i := range at {
+		s.list[i] = state{done: true, err: err}
+	}
+}
+
+func (s *states) take() []state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken = true
+	return s.list
+}

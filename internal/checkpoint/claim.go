@@ -1,0 +1,187 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
+
+	"agentworker/internal/task"
+)
+
+// ClaimRequest is a worker's wish to run a task.
+type ClaimRequest struct {
+	ID        task.ID
+	Task      string // the type; empty when the message could not be read
+	MessageID string
+	SentAt    time.Time // when the message was sent; the submission time of a task without a record
+	Owner     string    // unique to this claim
+	Until     time.Time // the invocation's deadline: no invocation outlives it
+}
+
+// Claim makes the worker the owner of a task, and adds an attempt to its record, which it returns. The record
+// is made when there is none, as for a message that another program put on the queue.
+//
+// Its errors are [ErrSucceeded] and [ErrFailed] when there is nothing left to run, each with the record,
+// and [LeaseHeldError]. A failed task is claimed again only under a message id that it never had:
+// somebody moved it out of the dead-letter queue.
+func (s *Store) Claim(ctx context.Context, r ClaimRequest) (Record, error) {
+	now := s.now()
+	free := expression.Name("pk").AttributeNotExists().
+		Or(is("status", Queued), is("status", Retrying),
+			is("status", Running).And(expression.Name("lease_until").LessThanEqual(expression.Value(stamp(now)))))
+	rec, err := s.claim(ctx, r, now, free)
+	var refusal *refusedError
+	if !errors.As(err, &refusal) {
+		return rec, err
+	}
+	if rec, err = record(refusal.item); err != nil {
+		return Record{}, err
+	}
+	switch {
+	case rec.Lease.Owner == r.Owner:
+		return rec, nil // our own claim, whose answer was lost
+	case rec.Status == Succeeded:
+		return rec, ErrSucceeded
+	case rec.Status == Failed && rec.knows(r.MessageID):
+		return rec, ErrFailed
+	case rec.Status == Failed:
+		return s.claimAgain(ctx, r, rec)
+	}
+	return rec, &LeaseHeldError{Until: rec.Lease.Until}
+}
+
+// claimAgain claims a failed task whose message is new.
+func (s *Store) claimAgain(ctx context.Context, r ClaimRequest, failed Record) (Record, error) {
+	rec, err := s.claim(ctx, r, s.now(), is("status", Failed).And(fenceIs(failed.Lease.Fence)))
+	var refusal *refusedError
+	if !errors.As(err, &refusal) {
+		return rec, err
+	}
+	if rec, err = record(refusal.item); err != nil {
+		return Record{}, err
+	}
+	if rec.Lease.Owner == r.Owner {
+		return rec, nil
+	}
+	// Somebody was faster. What they make of it shows at the next delivery, after their lease.
+	return rec, &LeaseHeldError{Until: rec.Lease.Until}
+}
+
+func (s *Store) claim(ctx context.Context, r ClaimRequest, now time.Time, cond expression.ConditionBuilder) (Record, error) {
+	attempt := attemptItem{StartedAt: stamp(now), MessageID: r.MessageID}
+	upd := expression.
+		Set(expression.Name("status"), expression.Value(Running)).
+		Set(expression.Name("attempts"), expression.ListAppend(
+			expression.IfNotExists(expression.Name("attempts"), expression.Value([]attemptItem{})),
+			expression.Value([]attemptItem{attempt}))).
+		Set(expression.Name("lease_owner"), expression.Value(r.Owner)).
+		Set(expression.Name("lease_until"), expression.Value(stamp(r.Until))).
+		Set(expression.Name("message_id"), expression.Value(r.MessageID)).
+		Set(expression.Name("updated_at"), expression.Value(stamp(now))).
+		Set(expression.Name("expires_at"), expression.Value(s.expiry())).
+		Set(expression.Name("type"), expression.Value(kindHistory)).
+		Set(expression.Name("task_id"), expression.Value(r.ID)).
+		Set(expression.Name("submitted_at"), expression.IfNotExists(expression.Name("submitted_at"), expression.Value(stamp(r.SentAt)))).
+		Add(expression.Name("fence"), expression.Value(1)).
+		Remove(expression.Name("next_retry_at"))
+	if r.Task != "" {
+		upd = upd.Set(expression.Name("task"), expression.Value(r.Task))
+	}
+	it, err := s.update(ctx, key(threadPK(r.ID.Thread()), historySK(r.ID)), cond, upd)
+	if err != nil {
+		return Record{}, fmt.Errorf("claim task %s: %w", r.ID, err)
+	}
+	return record(it)
+}
+
+// knows reports whether the task has come under this message before.
+func (r Record) knows(messageID string) bool {
+	if r.MessageID == messageID {
+		return true
+	}
+	for _, a := range r.Attempts {
+		if a.MessageID == messageID {
+			return true
+		}
+	}
+	return false
+}
+
+// Tries counts the attempts that were made under the record's current message: a redrive out of the
+// dead-letter queue begins anew.
+func (r Record) Tries() int {
+	n := 0
+	for _, a := range r.Attempts {
+		if a.MessageID == r.MessageID {
+			n++
+		}
+	}
+	return n
+}
+
+// Live reports whether some worker may still be at the task.
+func (r Record) Live(now time.Time) bool {
+	return r.Status == Running && r.Lease.Until.After(now)
+}
+
+func fenceIs(fence int64) expression.ConditionBuilder {
+	return expression.Name("fence").Equal(expression.Value(fence))
+}
+
+// End is how an attempt ended that did not succeed.
+type End struct {
+	Status      Status // Retrying or Failed
+	Failure     task.Failure
+	Step        string    // at which it ended, "" before the first
+	NextRetryAt time.Time // zero when failed
+}
+
+// End closes the attempt that rec stands for, if it is still the task's owner; otherwise the error is [ErrFenceLost],
+// or [ErrSucceeded] when the attempt had in fact committed its last step.
+func (s *Store) End(ctx context.Context, rec Record, end End) error {
+	attempt := attemptName(rec)
+	upd := expression.
+		Set(expression.Name("status"), expression.Value(end.Status)).
+		Set(expression.Name("error"), expression.Value(failureItem(end.Failure))).
+		Set(expression.Name("updated_at"), expression.Value(stamp(s.now()))).
+		Set(expression.Name(attempt+".ended_at"), expression.Value(stamp(s.now()))).
+		Set(expression.Name(attempt+".error"), expression.Value(failureItem(end.Failure))).
+		Remove(expression.Name("lease_owner")).Remove(expression.Name("lease_until"))
+	if end.Step != "" {
+		upd = upd.Set(expression.Name("step"), expression.Value(end.Step)).
+			Set(expression.Name(attempt+".step"), expression.Value(end.Step))
+	}
+	if !end.NextRetryAt.IsZero() {
+		upd = upd.Set(expression.Name("next_retry_at"), expression.Value(stamp(end.NextRetryAt)))
+	}
+	_, err := s.update(ctx, recordKey(rec), is("status", Running).And(fenceIs(rec.Lease.Fence)), upd)
+	var refusal *refusedError
+	if err == nil || !errors.As(err, &refusal) {
+		return wrapEnd(err, rec)
+	}
+	now, err := record(refusal.item)
+	switch {
+	case err != nil:
+		return wrapEnd(err, rec)
+	case now.Status == Succeeded:
+		return ErrSucceeded
+	case now.Lease.Fence == rec.Lease.Fence:
+		return nil // our own write, whose answer was lost
+	}
+	return ErrFenceLost
+}
+
+func wrapEnd(err error, rec Record) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("end attempt %d of task %s: %w", rec.Lease.Fence, rec.TaskID, err)
+}
+
+func recordKey(rec Record) item { return key(threadPK(rec.TaskID.Thread()), historySK(rec.TaskID)) }
+
+// attemptName is the path of the record's own attempt: every claim adds one to both fence and attempts.
+func attemptName(rec Record) string { return fmt.Sprintf("attempts[%d]", rec.Lease.Fence-1) }

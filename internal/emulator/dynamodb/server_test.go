@@ -1,0 +1,255 @@
+package dynamodb_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"agentworker/internal/emulator/dynamodb"
+	"agentworker/internal/emulator/dynamodb/dynamodbtest"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestSharedServerTakesWritesAndTransactions(t *testing.T) {
+	t.Parallel()
+	client := dynamodbtest.New(t)
+	table := dynamodbtest.Table(t, client)
+	item := func(sk string) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{
+			"pk": &types.AttributeValueMemberS{Value: "thread#1"},
+			"sk": &types.AttributeValueMemberS{Value: sk},
+		}
+	}
+	put := func(sk string) types.TransactWriteItem {
+		return types.TransactWriteItem{Put: &types.Put{
+			TableName: &table, Item: item(sk), ConditionExpression: aws.String("attribute_not_exists(pk)"),
+		}}
+	}
+	write := func(sks ...string) error {
+		var items []types.TransactWriteItem
+		for _, sk := range sks {
+			items = append(items, put(sk))
+		}
+		_, err := client.TransactWriteItems(t.Context(), &awsdynamodb.TransactWriteItemsInput{TransactItems: items})
+		return err
+	}
+	if err := write("a", "b"); err != nil {
+		t.Fatalf("first transaction: %v", err)
+	}
+	var cancelled *types.TransactionCanceledException
+	if err := write("c", "b"); !errors.As(err, &cancelled) {
+		t.Fatalf("second transaction: got %v, want a TransactionCanceledException", err)
+	}
+	got, err := client.GetItem(t.Context(), &awsdynamodb.GetItemInput{TableName: &table, Key: item("c")})
+	if err != nil || got.Item != nil {
+		t.Errorf("item of the cancelled transaction: got %v, %v, want none", got.Item, err)
+	}
+}
+
+func TestEndpointFromTheEnvironmentIsUsedAsItIs(t *testing.T) {
+	const own = "http://127.0.0.1:1"
+	t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", own)
+	if got := dynamodbtest.Endpoint(t); got != own {
+		t.Errorf("endpoint: got %q, want %q", got, own)
+	}
+}
+
+func TestInstallIsIdempotentAndCheap(t *testing.T) {
+	t.Parallel()
+	tools := toolsDir(t)
+	first, err := dynamodb.Install(t.Context(), tools)
+	if err != nil {
+		t.Fatalf("install: %v", err)
+	}
+	// A context that has ended would fail any download or wait.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	second, err := dynamodb.Install(ctx, tools)
+	if err != nil || second != first {
+		t.Errorf("second install: got %q, %v, want %q, no error", second, err, first)
+	}
+}
+
+func TestInstallWithoutNpmNamesTheRemedy(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := dynamodb.Install(t.Context(), t.TempDir())
+	if !errors.Is(err, dynamodb.ErrUnavailable) || !strings.Contains(err.Error(), "AWS_ENDPOINT_URL_DYNAMODB") {
+		t.Errorf("got %v, want ErrUnavailable that names AWS_ENDPOINT_URL_DYNAMODB", err)
+	}
+}
+
+func TestInstallThatBreaksOffLeavesNothing(t *testing.T) {
+	bin, tools := t.TempDir(), t.TempDir()
+	script := "#!/bin/sh\nmkdir -p \"$3/node_modules\"\necho 'npm error 404 Not Found' >&2\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "npm"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	_, err := dynamodb.Install(t.Context(), tools)
+	if !errors.Is(err, dynamodb.ErrUnavailable) || !strings.Contains(err.Error(), "404 Not Found") {
+		t.Errorf("got %v, want ErrUnavailable with npm's words", err)
+	}
+	left, err := filepath.Glob(filepath.Join(tools, "*dynoxide-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v, want nothing", left, err)
+	}
+}
+
+func TestDataOnDiskSurvivesAKillAtTheSameEndpoint(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "table.db")
+	server := startServer(t, dynamodb.Options{DBPath: path})
+	client := clientOf(t, server.Endpoint())
+	table := dynamodbtest.Table(t, client)
+
+	pid := pidOn(t, server.Endpoint())
+	kill(t, pid)
+	await(t, "dynoxide to be back", func() bool {
+		next, ok := findPid(server.Endpoint())
+		return ok && next != pid
+	})
+	await(t, "the table to be back", func() bool {
+		_, err := client.DescribeTable(t.Context(), &awsdynamodb.DescribeTableInput{TableName: &table})
+		return err == nil
+	})
+	select {
+	case <-server.Done():
+		t.Errorf("server is done after a restart: %v", server.Err())
+	default:
+	}
+}
+
+func TestDeathInMemoryIsReported(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, dynamodb.Options{})
+	if err := server.Err(); err != nil {
+		t.Errorf("error while running: got %v, want none", err)
+	}
+	kill(t, pidOn(t, server.Endpoint()))
+	select {
+	case <-server.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("server is not done 10 s after its process was killed")
+	}
+	if err := server.Err(); !errors.Is(err, dynamodb.ErrExited) {
+		t.Errorf("got %v, want ErrExited", err)
+	}
+}
+
+func TestCloseEndsTheProcess(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, dynamodb.Options{})
+	pid := pidOn(t, server.Endpoint())
+	for range 2 {
+		if err := server.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d after Close: got %v, want no such process", pid, err)
+	}
+}
+
+func TestStartThatCannotSucceedSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, err := dynamodb.Start(t.Context(), dynamodb.Options{Binary: filepath.Join(t.TempDir(), "absent"), Logger: quiet})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent binary: got %v, want it to say that the file does not exist", err)
+	}
+	dir := t.TempDir()
+	_, err = dynamodb.Start(t.Context(), dynamodb.Options{Binary: binary(t), DBPath: filepath.Join(dir, "no", "such", "folder", "x.db"), Logger: quiet})
+	if !errors.Is(err, dynamodb.ErrExited) || !strings.Contains(err.Error(), "database") {
+		t.Errorf("impossible database path: got %v, want ErrExited with dynoxide's words", err)
+	}
+}
+
+func TestManyStartsAtOnceGetServersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	path := binary(t)
+	endpoints := make(chan string, n)
+	for range n {
+		go func() {
+			server, err := dynamodb.Start(t.Context(), dynamodb.Options{Binary: path, Logger: quiet})
+			if err != nil {
+				t.Errorf("start: %v", err)
+				endpoints <- ""
+				return
+			}
+			t.Cleanup(func() { _ = server.Close() })
+			endpoints <- server.Endpoint()
+		}()
+	}
+	seen := map[string]bool{}
+	for range n {
+		seen[<-endpoints] = true
+	}
+	if len(seen) != n {
+		t.Errorf("got endpoints %v, want %d different ones", seen, n)
+	}
+}
+
+// TestHelperParent is a process of its own, for another test to kill.
+func TestHelperParent(t *testing.T) {
+	if os.Getenv("DYNAMODB_TEST_PARENT") == "" {
+		t.Skip("runs as the child of TestKilledParentTakesTheServerAlong")
+	}
+	server, err := dynamodb.Start(t.Context(), dynamodb.Options{Binary: binary(t), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout.WriteString("pid=" + strconv.Itoa(pidOn(t, server.Endpoint())) + "\n")
+	<-server.Done()
+}
+
+func startServer(t *testing.T, opts dynamodb.Options) *dynamodb.Server {
+	t.Helper()
+	opts.Binary, opts.Logger = binary(t), quiet
+	server, err := dynamodb.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	return server
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := dynamodb.Install(context.Background(), toolsDir(t))
+	if err != nil {
+		t.Fatalf("install: %v", err)
+	}
+	return path
+}
+
+func toolsDir(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatalf("go env GOMOD: %v", err)
+	}
+	return filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), ".tools")
+}
+
+func clientOf(t *testing.T, endpoint string) *awsdynamodb.Client {
+	t.Helper()
+	return awsdynamodb.New(awsdynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: &endpoint,
+		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
+		HTTPClient:  newHTTPClient(t),
+	})
+}

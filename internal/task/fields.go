@@ -1,0 +1,105 @@
+package task
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// FieldError says what is wrong with one field of a task.
+type FieldError struct {
+	Field   string // as in JSON, for example "thread_id"
+	Problem string // follows the field's name in a sentence: "must not be empty"
+}
+
+// FieldErrors is every field that is wrong, never empty.
+type FieldErrors []FieldError
+
+func (e FieldErrors) Error() string {
+	parts := make([]string, len(e))
+	for i, f := range e {
+		parts[i] = f.Field + " " + f.Problem
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Member is one name and value of a JSON object.
+type Member struct {
+	Name  string
+	Value jsontext.Value
+}
+
+// ErrNotObject says that the text is valid JSON, but not an object.
+var ErrNotObject = errors.New("must be a JSON object")
+
+// SyntaxError says where text stops being JSON. It quotes nothing of the text.
+type SyntaxError struct{ Offset int64 }
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("is not valid JSON at byte %d (names must be unique, text must be valid UTF-8)", e.Offset)
+}
+
+// ParseObject splits a JSON object into its members, in their order, each value byte for byte. Names are
+// case-sensitive and unique. Its errors are [ErrNotObject] and [SyntaxError].
+func ParseObject(text []byte) ([]Member, error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(text))
+	if dec.PeekKind() != '{' {
+		if v, err := dec.ReadValue(); err == nil && len(v) > 0 && atEnd(dec) {
+			return nil, ErrNotObject
+		}
+		return nil, syntaxError(dec)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, syntaxError(dec)
+	}
+	var members []Member
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return nil, syntaxError(dec)
+		}
+		m := Member{Name: name.String()}
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, syntaxError(dec)
+		}
+		m.Value = value.Clone()
+		members = append(members, m)
+	}
+	if _, err := dec.ReadToken(); err != nil || !atEnd(dec) {
+		return nil, syntaxError(dec)
+	}
+	return members, nil
+}
+
+func atEnd(dec *jsontext.Decoder) bool {
+	_, err := dec.ReadToken()
+	return errors.Is(err, io.EOF)
+}
+
+func syntaxError(dec *jsontext.Decoder) error { return &SyntaxError{Offset: dec.InputOffset()} }
+
+// formatObject is the inverse of [ParseObject].
+func formatObject(members []Member) (jsontext.Value, error) {
+	var buf bytes.Buffer
+	enc := jsontext.NewEncoder(&buf)
+	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if err := enc.WriteToken(jsontext.String(m.Name)); err != nil {
+			return nil, err
+		}
+		if err := enc.WriteValue(m.Value); err != nil {
+			return nil, err
+		}
+	}
+	if err := enc.WriteToken(jsontext.EndObject); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(buf.Bytes()), nil
+}

@@ -1,0 +1,220 @@
+package task
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Message is what stands in a queue message's body: {"task":…,"task_id":…,"thread_id":…} and the fields
+// of the task's type.
+type Message struct {
+	Task   string
+	ID     ID
+	Thread string
+	Fields []Member // of the type, in the order in which they came
+}
+
+// Names of the body's members that every task has. The names of the message attributes are the same,
+// but for the type's.
+const (
+	FieldTask   = "task"
+	FieldTaskID = "task_id"
+	FieldThread = "thread_id"
+
+	AttributeTask     = "task_type"
+	AttributeTaskID   = "task_id"
+	AttributeThread   = "thread_id"
+	AttributePriority = "priority" // a Number
+)
+
+// Body is the text to put on the queue. SQS refuses the characters U+FFFE and U+FFFF, which JSON allows
+// in strings: they are written as escapes.
+// Source: Amazon SQS Developer Guide, "Amazon SQS message quotas".
+func (m Message) Body() ([]byte, error) {
+	members := []Member{
+		{FieldTask, quote(m.Task)},
+		{FieldTaskID, quote(string(m.ID))},
+		{FieldThread, quote(m.Thread)},
+	}
+	body, err := formatObject(append(members, m.Fields...))
+	if err != nil {
+		return nil, fmt.Errorf("encode task %s: %w", m.ID, err)
+	}
+	body = bytes.ReplaceAll(body, []byte("\uFFFE"), []byte(`\ufffe`))
+	return bytes.ReplaceAll(body, []byte("\uFFFF"), []byte(`\uffff`)), nil
+}
+
+// fields are the members that the type's input is decoded from: its own and the thread's id.
+func (m Message) fields() (jsontext.Value, error) {
+	return formatObject(append([]Member{{FieldThread, quote(m.Thread)}}, m.Fields...))
+}
+
+// New makes the message of a task that a client submits. members are the type's fields and, where the
+// client gave one, thread_id. The error is [FieldErrors].
+func (r *Registry) New(taskType string, members []Member, at time.Time) (Message, error) {
+	typ, ok := r.types[taskType]
+	if !ok {
+		return Message{}, FieldErrors{{FieldTask, fmt.Sprintf("must be one of %v", r.Names())}}
+	}
+	m, given, errs := read(members)
+	m.Task = taskType
+	if given.id {
+		errs = append(errs, FieldError{FieldTaskID, "must not be given: it is made at submission"})
+	}
+	if m.Thread == Unparsed {
+		errs = append(errs, FieldError{FieldThread, fmt.Sprintf("must not be %q, which is reserved", Unparsed)})
+	}
+	if len(errs) > 0 {
+		return Message{}, errs
+	}
+	if err := typ.resolve(&m, given.thread); err != nil {
+		return Message{}, err
+	}
+	if m.Thread == "" {
+		m.Thread = NewThreadID(at)
+	}
+	m.ID = NewID(m.Thread, at)
+	return m, nil
+}
+
+// Decode reads a message off the queue. messageID and sentAt are SQS's; they stand in for the task's id
+// when another program sent the message without one. The returned message always has an ID, also
+// beside an error, so that the failure can be recorded; what has no usable id of
+// its own lies in the thread [Unparsed]. Every error is permanent and has a code:
+// [CodeMalformed], [CodeUnknownTask] or [CodeInvalidField].
+func (r *Registry) Decode(body []byte, messageID string, sentAt time.Time) (Message, error) {
+	lost := Message{ID: IDFromMessage(Unparsed, messageID, sentAt), Thread: Unparsed}
+	members, err := ParseObject(body)
+	if err != nil {
+		return lost, Permanent(WithCode(CodeMalformed, fmt.Errorf("message body: %w", err)))
+	}
+	m, given, errs := read(members)
+	if m.Task == "" && len(errs) == 0 {
+		errs = FieldErrors{{FieldTask, "must be a task type"}}
+	}
+	if len(errs) > 0 {
+		if m.ID == "" {
+			m.ID, m.Thread = lost.ID, lost.Thread
+		}
+		return m, Permanent(WithCode(CodeInvalidField, errs))
+	}
+	typ, known := r.types[m.Task]
+	if known {
+		err = typ.resolve(&m, given.thread)
+	}
+	switch {
+	case given.id:
+		m.Thread = m.ID.Thread()
+	case err != nil:
+		m.ID, m.Thread = lost.ID, lost.Thread
+	default:
+		if m.Thread == "" {
+			m.Thread = "th-" + IDFromMessage("", messageID, sentAt).ULID()
+		}
+		m.ID = IDFromMessage(m.Thread, messageID, sentAt)
+	}
+	switch {
+	case !known:
+		return m, Permanent(WithCode(CodeUnknownTask, fmt.Errorf("task %q is not one of %v", clip(m.Task, 60), r.Names())))
+	case err != nil:
+		return m, Permanent(WithCode(CodeInvalidField, err))
+	}
+	return m, nil
+}
+
+type present struct{ id, thread bool }
+
+// read takes the members that every task has out of the others and checks them.
+func read(members []Member) (m Message, given present, errs FieldErrors) {
+	for _, member := range members {
+		switch member.Name {
+		case FieldTask:
+			m.Task = text(member, &errs)
+		case FieldTaskID:
+			s := text(member, &errs)
+			id, err := ParseID(s)
+			if err != nil {
+				errs = append(errs, FieldError{FieldTaskID, "is not one: " + err.Error()})
+				continue
+			}
+			m.ID, given.id = id, true
+		case FieldThread:
+			s := text(member, &errs)
+			if err := CheckThreadID(s); err != nil {
+				errs = append(errs, FieldError{FieldThread, err.Error()})
+				continue
+			}
+			m.Thread, given.thread = s, true
+		default:
+			m.Fields = append(m.Fields, member)
+		}
+	}
+	if given.id && given.thread && m.ID.Thread() != m.Thread {
+		errs = append(errs, FieldError{FieldTaskID, "must begin with the thread_id"})
+	}
+	if given.id && !given.thread {
+		m.Thread, given.thread = m.ID.Thread(), true
+	}
+	return m, given, errs
+}
+
+func text(m Member, errs *FieldErrors) string {
+	if m.Value.Kind() != '"' {
+		*errs = append(*errs, FieldError{m.Name, "must be a string"})
+		return ""
+	}
+	var s string
+	if err := json.Unmarshal(m.Value, &s); err != nil {
+		*errs = append(*errs, FieldError{m.Name, "must be a string"})
+	}
+	return s
+}
+
+func quote(s string) jsontext.Value {
+	// Quoting fails only on invalid UTF-8, which is replaced: ids are ASCII, and a type's name
+	// comes out of JSON or the registry.
+	b, _ := jsontext.AppendQuote(nil, s)
+	return b
+}
+
+// fieldErrors turns what a type's own check or decoding found into [FieldErrors].
+func fieldErrors(err error) error {
+	var fields FieldErrors
+	if errors.As(err, &fields) {
+		return fields
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		name := "body"
+		if path := slices.Collect(semantic.JSONPointer.Tokens()); len(path) > 0 {
+			name = path[len(path)-1]
+		}
+		return FieldErrors{{name, "must be " + describe(semantic)}}
+	}
+	return FieldErrors{{"body", "does not fit the task type"}}
+}
+
+// describe says what a field should have been, without quoting what it was.
+func describe(err *json.SemanticError) string {
+	if err.GoType == nil {
+		return "of another type"
+	}
+	switch err.GoType.Kind().String() {
+	case "string":
+		return "a string"
+	case "bool":
+		return "true or false"
+	case "slice", "array":
+		return "a list"
+	case "struct", "map":
+		return "an object"
+	default:
+		return "a number in range (" + err.GoType.Kind().String() + ")"
+	}
+}

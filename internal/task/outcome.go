@@ -1,0 +1,112 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Codes that the chain itself gives as the reason of a failure. Task types add their own with
+// [WithCode]. They are stable: clients may decide on them.
+const (
+	CodeMalformed      = "MALFORMED_MESSAGE"  // the body is not a JSON object with a "task"
+	CodeUnknownTask    = "UNKNOWN_TASK"       // no such task type
+	CodeInvalidField   = "INVALID_FIELD"      // a named field is wrong
+	CodeFailed         = "TASK_FAILED"        // the handler returned an error without a code
+	CodePanic          = "PANIC"              // the handler panicked
+	CodeDeadline       = "DEADLINE_EXCEEDED"  // the attempt did not finish before the function's deadline
+	CodeInterrupted    = "INTERRUPTED"        // the worker died or was stopped in the middle of an attempt
+	CodeStateTooLarge  = "STATE_TOO_LARGE"    // a step's output exceeds what one checkpoint can hold
+	CodeStepsChanged   = "STEPS_CHANGED"      // the handler's steps no longer match the finished ones
+	CodeSubmitFailed   = "SUBMIT_FAILED"      // recorded, but never put on the queue
+	CodeDeadLettered   = "DEAD_LETTERED"      // in the dead-letter queue without ever reaching a worker
+	CodeTicketConflict = "TICKET_CONFLICT"    // the ticket kept changing under the update
+	CodeIllegalChange  = "ILLEGAL_TRANSITION" // the ticket cannot go from its status to the wanted one
+)
+
+// MaxReasonLength bounds, in bytes, the reason that is kept of a failure.
+const MaxReasonLength = 500
+
+// Permanent marks err as one that no retry can mend: the task fails now.
+func Permanent(err error) error { return &outcome{err: err, permanent: true} }
+
+// RetryAfter marks err as one that is worth another attempt once d has passed, because the
+// dependency said so. d is cut to SQS's limit of 12 h.
+func RetryAfter(err error, d time.Duration) error {
+	return &outcome{err: err, after: min(max(d, 0), 12*time.Hour), hasAfter: true}
+}
+
+// WithCode gives err a stable code for the task's status, the history and the alarm.
+func WithCode(code string, err error) error { return &outcome{err: err, code: code} }
+
+// Failf is a permanent failure with a code.
+func Failf(code, format string, args ...any) error {
+	return Permanent(WithCode(code, fmt.Errorf(format, args...)))
+}
+
+type outcome struct {
+	err       error
+	code      string
+	permanent bool
+	hasAfter  bool
+	after     time.Duration
+}
+
+func (o *outcome) Error() string { return o.err.Error() }
+func (o *outcome) Unwrap() error { return o.err }
+
+// IsPermanent reports whether err, or one it wraps, was marked by [Permanent].
+func IsPermanent(err error) bool {
+	return find(err, func(o *outcome) bool { return o.permanent }) != nil
+}
+
+// Delay is the time that [RetryAfter] gave; ok is false when none was given.
+func Delay(err error) (d time.Duration, ok bool) {
+	if o := find(err, func(o *outcome) bool { return o.hasAfter }); o != nil {
+		return o.after, true
+	}
+	return 0, false
+}
+
+// Failure is why an attempt or a task failed, as clients and operators see it.
+type Failure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// FailureOf is the code and the reason that err carries. The reason is at most [MaxReasonLength] bytes long.
+func FailureOf(err error) Failure {
+	code := CodeFailed
+	if o := find(err, func(o *outcome) bool { return o.code != "" }); o != nil {
+		code = o.code
+	}
+	return Failure{Code: code, Message: clip(err.Error(), MaxReasonLength)}
+}
+
+// find looks for the outermost mark that satisfies want: several may be wrapped around one error.
+func find(err error, want func(*outcome) bool) *outcome {
+	for err != nil {
+		var o *outcome
+		if !errors.As(err, &o) {
+			return nil
+		}
+		if want(o) {
+			return o
+		}
+		err = o.err
+	}
+	return nil
+}
+
+// clip cuts s at a character boundary.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	const ellipsis = "…"
+	cut := limit - len(ellipsis)
+	for cut > 0 && s[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + ellipsis
+}

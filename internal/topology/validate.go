@@ -1,0 +1,82 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Validate reports every setting that AWS would refuse or that would lose messages, each in a sentence that says
+// what to change.
+func (s Stack) Validate() error {
+	var p problems
+	for _, f := range []Function{s.Worker, s.Submit, s.DLQAlarm} {
+		p.rangeOf(f.Name+": timeout", f.Timeout, time.Second, 15*time.Minute)
+		p.check(f.MemoryMiB >= 128 && f.MemoryMiB <= 10240, "%s: memory is %d MiB; set 128 to 10,240 MiB", f.Name, f.MemoryMiB)
+	}
+	p.check(s.Submit.Timeout <= 30*time.Second,
+		"submit: timeout is %v; set at most 30s, since API Gateway does not wait longer", s.Submit.Timeout)
+	p.check(s.Retries >= 0, "retries are %d; set 0 or more", s.Retries)
+	p.queue(s.Tasks, s.Worker, s.Retries)
+	p.queue(s.Ordered, s.Worker, s.Retries)
+	p.check(!s.Tasks.Queue.FIFO, "%s: must be a standard queue", s.Tasks.Name)
+	p.check(s.Ordered.Queue.FIFO, "%s: must be a FIFO queue", s.Ordered.Name)
+	longest := max(s.Tasks.Queue.Retention+s.Tasks.DeadLetter.Retention, s.Ordered.Queue.Retention+s.Ordered.DeadLetter.Retention)
+	p.check(s.RecordRetention > longest,
+		"records are kept for %v; keep them longer than a message can live in a queue and its dead-letter queue, %v, or a redriven task would run twice",
+		s.RecordRetention, longest)
+	p.check(s.SweepInterval >= time.Minute, "sweep interval is %v; set at least 1m", s.SweepInterval)
+	p.check(s.MetricsNamespace != "", "metrics namespace is empty; name one")
+	return errors.Join(p...)
+}
+
+type problems []error
+
+func (p *problems) check(ok bool, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
+func (p *problems) rangeOf(what string, d, low, high time.Duration) {
+	p.check(d >= low && d <= high && d%time.Second == 0, "%s is %v; set whole seconds from %v to %v", what, d, low, high)
+}
+
+func (p *problems) queue(q TaskQueue, worker Function, retries int) {
+	p.rangeOf(q.Name+": visibility timeout", q.Queue.Visibility, 0, 12*time.Hour)
+	p.rangeOf(q.Name+": retention", q.Queue.Retention, time.Minute, 14*day)
+	p.rangeOf(q.Name+": dead-letter queue's visibility timeout", q.DeadLetter.Visibility, 0, 12*time.Hour)
+	p.rangeOf(q.Name+": dead-letter queue's retention", q.DeadLetter.Retention, time.Minute, 14*day)
+	p.rangeOf(q.Name+": receive wait", q.Queue.ReceiveWait, 0, 20*time.Second)
+
+	advised := AdvisedVisibility(worker.Timeout, q.Mapping.BatchingWindow)
+	p.check(q.Queue.Visibility >= advised,
+		"%s: visibility timeout is %v; set at least %v, six times the worker's timeout and the batching window, or a message comes back while it is being worked on",
+		q.Name, q.Queue.Visibility, advised)
+	p.check(q.MaxReceiveCount >= 5 && q.MaxReceiveCount <= 1000,
+		"%s: max receive count is %d; set 5 to 1,000, or throttling sends healthy messages to the dead-letter queue", q.Name, q.MaxReceiveCount)
+	p.check(retries+1 < q.MaxReceiveCount,
+		"%s: max receive count is %d; set more than the worker's %d tries, so that a throttle or a crash takes none of them", q.Name, q.MaxReceiveCount, retries+1)
+	p.check(q.DeadLetter.FIFO == q.Queue.FIFO,
+		"%s: its dead-letter queue is of another type; make both FIFO or both standard", q.Name)
+	p.check(q.DeadLetter.Retention > q.Queue.Retention,
+		"%s: dead-letter queue keeps messages for %v; set more than the queue's %v, since the time in the queue counts", q.Name, q.DeadLetter.Retention, q.Queue.Retention)
+	p.mapping(q)
+}
+
+func (p *problems) mapping(q TaskQueue) {
+	m := q.Mapping
+	p.check(m.ReportBatchItemFailures,
+		"%s: the mapping does not report batch item failures; turn it on, or failed messages are deleted", q.Name)
+	p.check(m.MaximumConcurrency >= 2 && m.MaximumConcurrency <= 1000,
+		"%s: maximum concurrency is %d; set 2 to 1,000", q.Name, m.MaximumConcurrency)
+	p.rangeOf(q.Name+": batching window", m.BatchingWindow, 0, 5*time.Minute)
+	if q.Queue.FIFO {
+		p.check(m.BatchSize >= 1 && m.BatchSize <= 10, "%s: batch size is %d; set 1 to 10 for a FIFO queue", q.Name, m.BatchSize)
+		p.check(m.BatchingWindow == 0, "%s: batching window is %v; set none for a FIFO queue", q.Name, m.BatchingWindow)
+		return
+	}
+	p.check(m.BatchSize >= 1 && m.BatchSize <= 10000, "%s: batch size is %d; set 1 to 10,000", q.Name, m.BatchSize)
+	p.check(m.BatchSize <= 10 || m.BatchingWindow >= time.Second,
+		"%s: batch size is %d without a batching window; set a window of at least 1s, or at most 10 records", q.Name, m.BatchSize)
+}
