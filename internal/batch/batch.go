@@ -37,17 +37,17 @@ var (
 type Options struct {
 	// Concurrency is how many records run at once, at least 1.
 	Concurrency int
-	// Margin is taken off the context's deadline: Process returns that much earlier, so that there
-	// is time left to answer.
+	// Margin is taken off the context's deadline, so that there is time left to answer: the functions' context ends
+	// that much earlier, and Process returns at most half the margin later.
 	Margin time.Duration
 }
 
 // Process calls fn for each record and returns those that failed, in the batch's order. It never calls fn twice for a
-// record, never begins a record when an earlier one of its group has failed, and returns at
-// the deadline less the margin even if some fn does not: those records count as failed, and what their fn still
+// record, never begins a record when an earlier one of its group has failed, and returns before
+// the deadline even if some fn does not: those records count as failed, and what their fn still
 // returns is ignored. A panic in fn is an error of that record alone.
 //
-// The context that fn gets ends at the same deadline.
+// The context that fn gets ends at the deadline less [Options.Margin].
 func Process[T any](ctx context.Context, records []Record[T], opts Options, fn func(context.Context, Record[T]) error) []Failure {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

@@ -146,11 +146,11 @@ func retryConflicts[T any](ctx context.Context, write func() (T, error)) (T, err
 	}, jittered()...)
 }
 
-// jittered waits 10 ms to 1 s between tries, at random, so that writers that collided once do not collide
-// again in step.
+// jittered waits between tries, at random, so that writers that collided once do not collide again in step. The longest
+// pause is about what a dozen writers of one thread need to get through one after another.
 func jittered() []backoff.RetryOption {
 	policy := &backoff.ExponentialBackOff{
-		InitialInterval: 10 * time.Millisecond, RandomizationFactor: 0.9, Multiplier: 1.6, MaxInterval: time.Second,
+		InitialInterval: 5 * time.Millisecond, RandomizationFactor: 0.9, Multiplier: 1.5, MaxInterval: 150 * time.Millisecond,
 	}
 	return []backoff.RetryOption{backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(0)}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,8 @@ type Metrics struct {
 
 	mu     sync.Mutex
 	values map[string]map[Name][]float64 // by task type
+
+	writing sync.Mutex // one Flush at a time
 }
 
 // NewMetrics writes to out, each Flush in one call per line.
@@ -64,9 +67,10 @@ func (m *Metrics) Time(name Name, taskType string, d time.Duration) {
 	m.Add(name, taskType, float64(d.Microseconds())/1000)
 }
 
-// Add adds a value of a task type; "" stands for messages whose type cannot be read.
+// Add adds a value of a task type; "" stands for messages whose type cannot be read. NaN and the infinities, which
+// CloudWatch does not take, are dropped.
 func (m *Metrics) Add(name Name, taskType string, value float64) {
-	if m == nil {
+	if m == nil || math.IsNaN(value) || math.IsInf(value, 0) {
 		return
 	}
 	if taskType == "" {
@@ -95,6 +99,8 @@ func (m *Metrics) Flush() error {
 	values := m.values
 	m.values = map[string]map[Name][]float64{}
 	m.mu.Unlock()
+	m.writing.Lock()
+	defer m.writing.Unlock()
 	for _, taskType := range slices.Sorted(maps.Keys(values)) {
 		for byName := values[taskType]; len(byName) > 0; {
 			line, err := m.line(taskType, byName)

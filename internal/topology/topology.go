@@ -13,6 +13,10 @@ type Stack struct {
 	Submit   Function
 	DLQAlarm Function
 
+	// TableName and TopicName are the names on one machine; the deployed stack has them generated.
+	TableName string
+	TopicName string
+
 	Tasks   TaskQueue // standard: independent tasks
 	Ordered TaskQueue // FIFO: tasks in the order of their thread or ticket
 
@@ -80,9 +84,11 @@ const day = 24 * time.Hour
 // Default is the stack with the numbers that it has unless somebody sets others.
 func Default() Stack {
 	s := Stack{
-		Worker:   Function{Name: "worker", Timeout: time.Minute, MemoryMiB: 256},
-		Submit:   Function{Name: "submit", Timeout: 10 * time.Second, MemoryMiB: 256},
-		DLQAlarm: Function{Name: "dlqalarm", Timeout: 30 * time.Second, MemoryMiB: 256},
+		Worker:    Function{Name: "worker", Timeout: time.Minute, MemoryMiB: 256},
+		TableName: "agent-checkpoints",
+		TopicName: "agent-dead-letters",
+		Submit:    Function{Name: "submit", Timeout: 10 * time.Second, MemoryMiB: 256},
+		DLQAlarm:  Function{Name: "dlqalarm", Timeout: 30 * time.Second, MemoryMiB: 256},
 		Tasks: TaskQueue{
 			Name:            "agent-tasks",
 			MaxReceiveCount: 5,
@@ -118,8 +124,10 @@ func AdvisedVisibility(functionTimeout, window time.Duration) time.Duration {
 	return 6*functionTimeout + window
 }
 
-// QueueName and DeadLetterName are the queues' names, with the suffix that SQS asks of a FIFO queue.
-func (q TaskQueue) QueueName() string      { return q.Name + suffix(q.Queue) }
+// QueueName is the queue's name, with the suffix that SQS asks of a FIFO queue.
+func (q TaskQueue) QueueName() string { return q.Name + suffix(q.Queue) }
+
+// DeadLetterName is the same for the dead-letter queue.
 func (q TaskQueue) DeadLetterName() string { return q.Name + "-dlq" + suffix(q.DeadLetter) }
 
 func suffix(q Queue) string {

@@ -26,6 +26,8 @@ func (s Stack) Validate() error {
 		"records are kept for %v; keep them longer than a message can live in a queue and its dead-letter queue, %v, or a redriven task would run twice",
 		s.RecordRetention, longest)
 	p.check(s.SweepInterval >= time.Minute, "sweep interval is %v; set at least 1m", s.SweepInterval)
+	p.check(s.AlarmPeriod >= time.Minute && s.AlarmPeriod%time.Minute == 0,
+		"alarm period is %v; set whole minutes from 1m, since SQS reports a queue's depth once a minute", s.AlarmPeriod)
 	p.check(s.MetricsNamespace != "", "metrics namespace is empty; name one")
 	return errors.Join(p...)
 }
@@ -48,6 +50,7 @@ func (p *problems) queue(q TaskQueue, worker Function, retries int) {
 	p.rangeOf(q.Name+": dead-letter queue's visibility timeout", q.DeadLetter.Visibility, 0, 12*time.Hour)
 	p.rangeOf(q.Name+": dead-letter queue's retention", q.DeadLetter.Retention, time.Minute, 14*day)
 	p.rangeOf(q.Name+": receive wait", q.Queue.ReceiveWait, 0, 20*time.Second)
+	p.rangeOf(q.Name+": dead-letter queue's receive wait", q.DeadLetter.ReceiveWait, 0, 20*time.Second)
 
 	advised := AdvisedVisibility(worker.Timeout, q.Mapping.BatchingWindow)
 	p.check(q.Queue.Visibility >= advised,
