@@ -83,10 +83,10 @@ func atEnd(dec *jsontext.Decoder) bool {
 
 func syntaxError(dec *jsontext.Decoder) error { return &SyntaxError{Offset: dec.InputOffset()} }
 
-// formatObject is the inverse of [ParseObject].
+// formatObject is the inverse of [ParseObject]. Only white space between tokens is lost.
 func formatObject(members []Member) (jsontext.Value, error) {
 	var buf bytes.Buffer
-	enc := jsontext.NewEncoder(&buf)
+	enc := jsontext.NewEncoder(&buf, jsontext.PreserveRawStrings(true))
 	if err := enc.WriteToken(jsontext.BeginObject); err != nil {
 		return nil, err
 	}

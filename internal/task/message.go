@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -62,19 +63,24 @@ func (r *Registry) New(taskType string, members []Member, at time.Time) (Message
 	if !ok {
 		return Message{}, FieldErrors{{FieldTask, fmt.Sprintf("must be one of %v", r.Names())}}
 	}
-	m, given, errs := read(members)
+	isID := func(m Member) bool { return m.Name == FieldTaskID }
+	m, given, errs := read(slices.DeleteFunc(slices.Clone(members), isID))
 	m.Task = taskType
-	if given.id {
+	if slices.ContainsFunc(members, isID) {
 		errs = append(errs, FieldError{FieldTaskID, "must not be given: it is made at submission"})
 	}
 	if m.Thread == Unparsed {
 		errs = append(errs, FieldError{FieldThread, fmt.Sprintf("must not be %q, which is reserved", Unparsed)})
 	}
+	if err := typ.resolve(&m, given.thread); err != nil {
+		var fields FieldErrors
+		if !errors.As(err, &fields) {
+			return Message{}, err
+		}
+		errs = append(errs, fields...)
+	}
 	if len(errs) > 0 {
 		return Message{}, errs
-	}
-	if err := typ.resolve(&m, given.thread); err != nil {
-		return Message{}, err
 	}
 	if m.Thread == "" {
 		m.Thread = NewThreadID(at)
@@ -84,10 +90,11 @@ func (r *Registry) New(taskType string, members []Member, at time.Time) (Message
 }
 
 // Decode reads a message off the queue. messageID and sentAt are SQS's; they stand in for the task's id
-// when another program sent the message without one. The returned message always has an ID, also
-// beside an error, so that the failure can be recorded; what has no usable id of
-// its own lies in the thread [Unparsed]. Every error is permanent and has a code:
-// [CodeMalformed], [CodeUnknownTask] or [CodeInvalidField].
+// when another program sent the message without one. The returned message always has an ID and that
+// id's thread, also beside an error, so that the failure can be recorded; what has no usable id of
+// its own then lies in the thread [Unparsed], but for a message whose only fault is
+// an unknown type: it lies in the thread that it names. Every error is permanent and has a code:
+// [CodeMalformed], [CodeUnknownTask], [CodeInvalidField], or [CodePanic] when a function of the type panicked.
 func (r *Registry) Decode(body []byte, messageID string, sentAt time.Time) (Message, error) {
 	lost := Message{ID: IDFromMessage(Unparsed, messageID, sentAt), Thread: Unparsed}
 	members, err := ParseObject(body)
@@ -95,23 +102,25 @@ func (r *Registry) Decode(body []byte, messageID string, sentAt time.Time) (Mess
 		return lost, Permanent(WithCode(CodeMalformed, fmt.Errorf("message body: %w", err)))
 	}
 	m, given, errs := read(members)
-	if m.Task == "" && len(errs) == 0 {
-		errs = FieldErrors{{FieldTask, "must be a task type"}}
+	if m.Task == "" && !slices.ContainsFunc(errs, func(e FieldError) bool { return e.Field == FieldTask }) {
+		errs = append(errs, FieldError{FieldTask, "must be a task type"})
 	}
 	if len(errs) > 0 {
 		if m.ID == "" {
-			m.ID, m.Thread = lost.ID, lost.Thread
+			m.ID = lost.ID
 		}
+		m.Thread = m.ID.Thread()
 		return m, Permanent(WithCode(CodeInvalidField, errs))
 	}
 	typ, known := r.types[m.Task]
 	if known {
-		err = typ.resolve(&m, given.thread)
+		// A panic in a type's own functions must not cost the other messages of the batch.
+		err = Guard(func() error { return typ.resolve(&m, given.thread) })
 	}
 	switch {
 	case given.id:
 		m.Thread = m.ID.Thread()
-	case err != nil:
+	case err != nil, !known && !given.thread:
 		m.ID, m.Thread = lost.ID, lost.Thread
 	default:
 		if m.Thread == "" {
@@ -122,6 +131,8 @@ func (r *Registry) Decode(body []byte, messageID string, sentAt time.Time) (Mess
 	switch {
 	case !known:
 		return m, Permanent(WithCode(CodeUnknownTask, fmt.Errorf("task %q is not one of %v", clip(m.Task, 60), r.Names())))
+	case errors.As(err, new(*PanicError)):
+		return m, Permanent(err)
 	case err != nil:
 		return m, Permanent(WithCode(CodeInvalidField, err))
 	}
@@ -135,9 +146,12 @@ func read(members []Member) (m Message, given present, errs FieldErrors) {
 	for _, member := range members {
 		switch member.Name {
 		case FieldTask:
-			m.Task = text(member, &errs)
+			m.Task, _ = text(member, &errs)
 		case FieldTaskID:
-			s := text(member, &errs)
+			s, ok := text(member, &errs)
+			if !ok {
+				continue
+			}
 			id, err := ParseID(s)
 			if err != nil {
 				errs = append(errs, FieldError{FieldTaskID, "is not one: " + err.Error()})
@@ -145,7 +159,10 @@ func read(members []Member) (m Message, given present, errs FieldErrors) {
 			}
 			m.ID, given.id = id, true
 		case FieldThread:
-			s := text(member, &errs)
+			s, ok := text(member, &errs)
+			if !ok {
+				continue
+			}
 			if err := CheckThreadID(s); err != nil {
 				errs = append(errs, FieldError{FieldThread, err.Error()})
 				continue
@@ -164,16 +181,12 @@ func read(members []Member) (m Message, given present, errs FieldErrors) {
 	return m, given, errs
 }
 
-func text(m Member, errs *FieldErrors) string {
-	if m.Value.Kind() != '"' {
+func text(m Member, errs *FieldErrors) (s string, ok bool) {
+	if m.Value.Kind() != '"' || json.Unmarshal(m.Value, &s) != nil {
 		*errs = append(*errs, FieldError{m.Name, "must be a string"})
-		return ""
+		return "", false
 	}
-	var s string
-	if err := json.Unmarshal(m.Value, &s); err != nil {
-		*errs = append(*errs, FieldError{m.Name, "must be a string"})
-	}
-	return s
+	return s, true
 }
 
 func quote(s string) jsontext.Value {
@@ -205,16 +218,24 @@ func describe(err *json.SemanticError) string {
 	if err.GoType == nil {
 		return "of another type"
 	}
-	switch err.GoType.Kind().String() {
-	case "string":
+	if err.GoType == reflect.TypeFor[time.Time]() {
+		return "a time such as 2006-01-02T15:04:05Z"
+	}
+	switch kind := err.GoType.Kind(); kind {
+	case reflect.String:
 		return "a string"
-	case "bool":
+	case reflect.Bool:
 		return "true or false"
-	case "slice", "array":
+	case reflect.Slice, reflect.Array:
 		return "a list"
-	case "struct", "map":
+	case reflect.Struct, reflect.Map:
 		return "an object"
+	case reflect.Float32, reflect.Float64:
+		return "a number in range (" + kind.String() + ")"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number in range (" + kind.String() + ")"
 	default:
-		return "a number in range (" + err.GoType.Kind().String() + ")"
+		return "of another type"
 	}
 }

@@ -1,15 +1,15 @@
 package task
 
 import (
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
 // Codes that the chain itself gives as the reason of a failure. Task types add their own with
 // [WithCode]. They are stable: clients may decide on them.
 const (
-	CodeMalformed      = "MALFORMED_MESSAGE"  // the body is not a JSON object with a "task"
+	CodeMalformed      = "MALFORMED_MESSAGE"  // the body is not a JSON object
 	CodeUnknownTask    = "UNKNOWN_TASK"       // no such task type
 	CodeInvalidField   = "INVALID_FIELD"      // a named field is wrong
 	CodeFailed         = "TASK_FAILED"        // the handler returned an error without a code
@@ -27,21 +27,29 @@ const (
 // MaxReasonLength bounds, in bytes, the reason that is kept of a failure.
 const MaxReasonLength = 500
 
-// Permanent marks err as one that no retry can mend: the task fails now.
-func Permanent(err error) error { return &outcome{err: err, permanent: true} }
+// Permanent marks err as one that no retry can mend: the task fails now. Like [RetryAfter] and [WithCode], it gives nil
+// for nil.
+func Permanent(err error) error { return mark(outcome{err: err, permanent: true}) }
 
 // RetryAfter marks err as one that is worth another attempt once d has passed, because the
 // dependency said so. d is cut to SQS's limit of 12 h.
 func RetryAfter(err error, d time.Duration) error {
-	return &outcome{err: err, after: min(max(d, 0), 12*time.Hour), hasAfter: true}
+	return mark(outcome{err: err, after: min(max(d, 0), 12*time.Hour), hasAfter: true})
 }
 
 // WithCode gives err a stable code for the task's status, the history and the alarm.
-func WithCode(code string, err error) error { return &outcome{err: err, code: code} }
+func WithCode(code string, err error) error { return mark(outcome{err: err, code: code}) }
 
 // Failf is a permanent failure with a code.
 func Failf(code, format string, args ...any) error {
 	return Permanent(WithCode(code, fmt.Errorf(format, args...)))
+}
+
+func mark(o outcome) error {
+	if o.err == nil {
+		return nil
+	}
+	return &o
 }
 
 type outcome struct {
@@ -74,26 +82,33 @@ type Failure struct {
 	Message string `json:"message"`
 }
 
-// FailureOf is the code and the reason that err carries. The reason is at most [MaxReasonLength] bytes long.
+// FailureOf is the code and the reason that err, which is not nil, carries. The reason is valid UTF-8 and at most
+// [MaxReasonLength] bytes long.
 func FailureOf(err error) Failure {
 	code := CodeFailed
 	if o := find(err, func(o *outcome) bool { return o.code != "" }); o != nil {
 		code = o.code
 	}
-	return Failure{Code: code, Message: clip(err.Error(), MaxReasonLength)}
+	return Failure{Code: code, Message: clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), MaxReasonLength)}
 }
 
-// find looks for the outermost mark that satisfies want: several may be wrapped around one error.
+// find looks for the outermost mark that satisfies want: several may be wrapped around one error. Of joined errors
+// the first that has one counts.
 func find(err error, want func(*outcome) bool) *outcome {
-	for err != nil {
-		var o *outcome
-		if !errors.As(err, &o) {
-			return nil
+	switch e := err.(type) { //nolint:errorlint // errors.As stops at the first mark, which may not be the wanted one
+	case *outcome:
+		if want(e) {
+			return e
 		}
-		if want(o) {
-			return o
+		return find(e.err, want)
+	case interface{ Unwrap() error }:
+		return find(e.Unwrap(), want)
+	case interface{ Unwrap() []error }:
+		for _, joined := range e.Unwrap() {
+			if o := find(joined, want); o != nil {
+				return o
+			}
 		}
-		err = o.err
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ type Definition[In, Out any] struct {
 	// Check says which fields are wrong; nil accepts whatever decodes. It is called at submission and
 	// again by the worker, since others can put messages on the queue as well.
 	Check func(In) FieldErrors
-	// Thread derives the thread from the input; nil: the client's thread_id, or a new thread.
+	// Thread derives the thread from the input; nil: the client's thread_id, or a new thread. It is called with
+	// what Check accepts and must give a valid thread id.
 	Thread func(In) string
 	// Run does the work. See [Step] for how its progress survives a crash, [Permanent] and
 	// [RetryAfter] for what its error means. Its output is the result when no step was the last one.
@@ -69,6 +70,9 @@ func (d Definition[In, Out]) Type() Type {
 				return nil
 			}
 			thread := d.Thread(in)
+			if err := CheckThreadID(thread); err != nil {
+				return FieldErrors{{FieldThread, "follows from the other fields and " + err.Error()}}
+			}
 			if threadGiven && m.Thread != thread {
 				return FieldErrors{{FieldThread, fmt.Sprintf("must be %q or left out for a task of this type", thread)}}
 			}

@@ -96,7 +96,7 @@ func execute[T any](ctx context.Context, run Run, name string, last bool, fn fun
 }
 
 func marshal(v any) (jsontext.Value, error) {
-	raw, err := json.Marshal(v)
+	raw, err := json.Marshal(v, jsontext.PreserveRawStrings(true))
 	if err != nil {
 		return nil, Permanent(fmt.Errorf("encode a step's output: %w", err))
 	}

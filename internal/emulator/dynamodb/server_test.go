@@ -68,47 +68,6 @@ func TestEndpointFromTheEnvironmentIsUsedAsItIs(t *testing.T) {
 	}
 }
 
-func TestInstallIsIdempotentAndCheap(t *testing.T) {
-	t.Parallel()
-	tools := toolsDir(t)
-	first, err := dynamodb.Install(t.Context(), tools)
-	if err != nil {
-		t.Fatalf("install: %v", err)
-	}
-	// A context that has ended would fail any download or wait.
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	second, err := dynamodb.Install(ctx, tools)
-	if err != nil || second != first {
-		t.Errorf("second install: got %q, %v, want %q, no error", second, err, first)
-	}
-}
-
-func TestInstallWithoutNpmNamesTheRemedy(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	_, err := dynamodb.Install(t.Context(), t.TempDir())
-	if !errors.Is(err, dynamodb.ErrUnavailable) || !strings.Contains(err.Error(), "AWS_ENDPOINT_URL_DYNAMODB") {
-		t.Errorf("got %v, want ErrUnavailable that names AWS_ENDPOINT_URL_DYNAMODB", err)
-	}
-}
-
-func TestInstallThatBreaksOffLeavesNothing(t *testing.T) {
-	bin, tools := t.TempDir(), t.TempDir()
-	script := "#!/bin/sh\nmkdir -p \"$3/node_modules\"\necho 'npm error 404 Not Found' >&2\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(bin, "npm"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	_, err := dynamodb.Install(t.Context(), tools)
-	if !errors.Is(err, dynamodb.ErrUnavailable) || !strings.Contains(err.Error(), "404 Not Found") {
-		t.Errorf("got %v, want ErrUnavailable with npm's words", err)
-	}
-	left, err := filepath.Glob(filepath.Join(tools, "*dynoxide-*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v, want nothing", left, err)
-	}
-}
-
 func TestDataOnDiskSurvivesAKillAtTheSameEndpoint(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "table.db")
@@ -177,6 +136,74 @@ func TestStartThatCannotSucceedSaysWhy(t *testing.T) {
 	}
 }
 
+func TestStartTriesAnotherPortWhenTheFirstIsTaken(t *testing.T) {
+	t.Parallel()
+	marker := filepath.Join(t.TempDir(), "tried")
+	script := writeScript(t, filepath.Join(t.TempDir(), "dynoxide"), `
+[ -e `+marker+` ] && exec `+binary(t)+` "$@"
+touch `+marker+`
+echo "error: port $4 is already in use" >&2
+exit 1
+`)
+	server, err := dynamodb.Start(t.Context(), dynamodb.Options{Binary: script, Logger: quiet})
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	if err := server.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func TestStartThatHangsEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	script := writeScript(t, filepath.Join(t.TempDir(), "dynoxide"), "echo $$ > "+pidFile+".new; mv "+pidFile+".new "+pidFile+"; exec sleep 600\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	result := make(chan error, 1)
+	go func() {
+		_, err := dynamodb.Start(ctx, dynamodb.Options{Binary: script, Logger: quiet})
+		result <- err
+	}()
+	var pid int
+	await(t, "the process to start", func() bool {
+		text, err := os.ReadFile(pidFile)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d after the start was given up: got %v, want no such process", pid, err)
+	}
+}
+
+func TestRestartsThatDoNotHelpComeToAnEnd(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server := startServer(t, dynamodb.Options{DBPath: filepath.Join(dir, "table.db")})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, pidOn(t, server.Endpoint()))
+	select {
+	case <-server.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("server is not done 30 s after its folder went")
+	}
+	if err := server.Err(); !errors.Is(err, dynamodb.ErrExited) {
+		t.Errorf("got %v, want ErrExited", err)
+	}
+}
+
 func TestManyStartsAtOnceGetServersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const n = 4
@@ -212,7 +239,7 @@ func TestHelperParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Stdout.WriteString("pid=" + strconv.Itoa(pidOn(t, server.Endpoint())) + "\n")
+	t.Log("pid=" + strconv.Itoa(pidOn(t, server.Endpoint())))
 	<-server.Done()
 }
 
