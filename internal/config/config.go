@@ -43,6 +43,9 @@ type DLQAlarm struct {
 	TopicARN         string        `env:"TOPIC_ARN,required,notEmpty"`
 	RecordRetention  time.Duration `env:"RECORD_RETENTION,required,notEmpty"`
 	MetricsNamespace string        `env:"METRICS_NAMESPACE,required,notEmpty"`
+	// The alarms on the queues' depth, which are headings in the runbook; "": the queue's name and "-depth".
+	DLQAlarm        string `env:"DLQ_ALARM"`
+	OrderedDLQAlarm string `env:"ORDERED_DLQ_ALARM"`
 }
 
 // Validate says what is wrong with the values beyond their form.

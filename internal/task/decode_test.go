@@ -69,9 +69,9 @@ func TestDecode(t *testing.T) {
 
 		// Fields.
 		"field of wrong type":   {`{"task":"rag_query","question":["secret"]}`, unparsed, "", task.CodeInvalidField, "question must be a string"},
-		"number out of range":   {`{"task":"rag_query","question":"x","topics":300}`, unparsed, "", task.CodeInvalidField, "topics must be a whole number in range (int8)"},
-		"number as text":        {`{"task":"rag_query","question":"x","topics":"3"}`, unparsed, "", task.CodeInvalidField, "topics must be a whole number"},
-		"fraction":              {`{"task":"rag_query","question":"x","topics":1.5}`, unparsed, "", task.CodeInvalidField, "topics must be a whole number"},
+		"number out of range":   {`{"task":"rag_query","question":"x","topics":300}`, unparsed, "", task.CodeInvalidField, "topics must be a number in range (int8)"},
+		"number as text":        {`{"task":"rag_query","question":"x","topics":"3"}`, unparsed, "", task.CodeInvalidField, "topics must be a number"},
+		"fraction":              {`{"task":"rag_query","question":"x","topics":1.5}`, unparsed, "", task.CodeInvalidField, "topics must be a number"},
 		"boolean as text":       {`{"task":"rag_query","question":"x","deep":"yes"}`, unparsed, "", task.CodeInvalidField, "deep must be true or false"},
 		"list as text":          {`{"task":"rag_query","question":"x","Tags":"a"}`, unparsed, "", task.CodeInvalidField, "Tags must be a list"},
 		"object as list":        {`{"task":"rag_query","question":"x","filter":[]}`, unparsed, "", task.CodeInvalidField, "filter must be an object"},
@@ -129,7 +129,7 @@ func TestDecode(t *testing.T) {
 			want := map[string]task.ID{
 				own:      task.ID(tt.wantThread + "." + ulidA),
 				"made":   task.ID(tt.wantThread + "." + made),
-				newOne:   task.ID("th-" + made + "." + made),
+				newOne:   task.ID("th-0000000000" + made[10:] + "." + made),
 				unparsed: task.ID("unparsed." + made),
 			}[tt.wantID]
 			if m.ID != want {

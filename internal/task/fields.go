@@ -48,40 +48,50 @@ func (e *SyntaxError) Error() string {
 func ParseObject(text []byte) ([]Member, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	if dec.PeekKind() != '{' {
-		if v, err := dec.ReadValue(); err == nil && len(v) > 0 && atEnd(dec) {
+		_, err := dec.ReadValue()
+		if err == nil && atEnd(dec) {
 			return nil, ErrNotObject
 		}
-		return nil, syntaxError(dec)
+		return nil, syntaxError(dec, err)
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return nil, syntaxError(dec)
+		return nil, syntaxError(dec, err)
 	}
 	var members []Member
 	for dec.PeekKind() != '}' {
 		name, err := dec.ReadToken()
 		if err != nil {
-			return nil, syntaxError(dec)
+			return nil, syntaxError(dec, err)
 		}
 		m := Member{Name: name.String()}
 		value, err := dec.ReadValue()
 		if err != nil {
-			return nil, syntaxError(dec)
+			return nil, syntaxError(dec, err)
 		}
 		m.Value = value.Clone()
 		members = append(members, m)
 	}
 	if _, err := dec.ReadToken(); err != nil || !atEnd(dec) {
-		return nil, syntaxError(dec)
+		return nil, syntaxError(dec, err)
 	}
 	return members, nil
 }
 
 func atEnd(dec *jsontext.Decoder) bool {
+	if dec.PeekKind() != 0 {
+		return false
+	}
 	_, err := dec.ReadToken()
 	return errors.Is(err, io.EOF)
 }
 
-func syntaxError(dec *jsontext.Decoder) error { return &SyntaxError{Offset: dec.InputOffset()} }
+func syntaxError(dec *jsontext.Decoder, err error) error {
+	var syntactic *jsontext.SyntacticError
+	if errors.As(err, &syntactic) {
+		return &SyntaxError{Offset: syntactic.ByteOffset}
+	}
+	return &SyntaxError{Offset: dec.InputOffset()} // the text ends too early, or goes on
+}
 
 // formatObject is the inverse of [ParseObject]. Only white space between tokens is lost.
 func formatObject(members []Member) (jsontext.Value, error) {

@@ -124,7 +124,9 @@ func (r *Registry) Decode(body []byte, messageID string, sentAt time.Time) (Mess
 		m.ID, m.Thread = lost.ID, lost.Thread
 	default:
 		if m.Thread == "" {
-			m.Thread = "th-" + IDFromMessage("", messageID, sentAt).ULID()
+			// Of the message id alone: SQS changes the send time when it moves a message to a FIFO dead-letter
+			// queue, and its record must be found from there as well.
+			m.Thread = "th-" + IDFromMessage("", messageID, time.UnixMilli(0)).ULID()
 		}
 		m.ID = IDFromMessage(m.Thread, messageID, sentAt)
 	}
@@ -230,11 +232,9 @@ func describe(err *json.SemanticError) string {
 		return "a list"
 	case reflect.Struct, reflect.Map:
 		return "an object"
-	case reflect.Float32, reflect.Float64:
-		return "a number in range (" + kind.String() + ")"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+	case reflect.Float32, reflect.Float64, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "a whole number in range (" + kind.String() + ")"
+		return "a number in range (" + kind.String() + ")"
 	default:
 		return "of another type"
 	}

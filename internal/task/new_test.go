@@ -78,7 +78,8 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 		}},
 		"thread and fields": {"rag_query", `{"thread_id":"a#b","topics":-1}`, task.FieldErrors{
 			{"thread_id", "must consist of letters, digits and _ . : @ = + -, starting with a letter or digit"},
-			{"question", "must not be empty"}, {"topics", "must not be negative"},
+			{"question", "must not be empty"},
+			{"topics", "must not be negative"},
 		}},
 		"thread a number":     {"rag_query", `{"thread_id":5,"question":"x"}`, task.FieldErrors{{"thread_id", "must be a string"}}},
 		"thread null":         {"rag_query", `{"thread_id":null,"question":"x"}`, task.FieldErrors{{"thread_id", "must be a string"}}},

@@ -185,7 +185,7 @@ func TestGuard(t *testing.T) {
 		"no error":       {func() error { return nil }, "", ""},
 		"error":          {func() error { return io.EOF }, task.CodeFailed, "EOF"},
 		"panic":          {func() error { panic("boom") }, task.CodePanic, "panic: boom"},
-		"panic of nil":   {func() error { panic(nil) }, task.CodePanic, "panic: panic called with nil"}, //nolint:govet // on purpose
+		"panic of nil":   {func() error { panic(nil) }, task.CodePanic, "panic: panic called with nil"},
 		"panic of error": {func() error { panic(task.Permanent(io.EOF)) }, task.CodePanic, "panic: EOF"},
 		"runtime error":  {func() error { nilMap["x"] = 1; return nil }, task.CodePanic, "panic: assignment to entry in nil map"},
 		"no function":    {nilFunc, task.CodePanic, "panic: runtime error: invalid memory address"},

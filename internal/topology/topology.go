@@ -74,9 +74,19 @@ type Mapping struct {
 	// cannot hand on, so that no message is used up by throttling.
 	// Source: AWS Lambda Developer Guide, "Configuring scaling behavior for SQS event source mappings".
 	MaximumConcurrency int
+	// Pollers, when set, are provisioned: they cost money by the hour, scale faster, and exclude MaximumConcurrency.
+	Pollers Pollers
 	// ReportBatchItemFailures makes Lambda delete only the records that did not fail. Without it the answer's list
 	// is ignored and failed messages are lost.
 	ReportBatchItemFailures bool
+}
+
+// Pollers are a mapping's provisioned event pollers; the zero value is none. Each of them runs up to 10 invocations at
+// once.
+// Source: AWS Lambda Developer Guide, "Configuring provisioned mode for SQS event source mappings".
+type Pollers struct {
+	Minimum int // 2 to 200
+	Maximum int // 2 to 2,000
 }
 
 const day = 24 * time.Hour

@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -11,6 +12,7 @@ import (
 func (s Stack) Validate() error {
 	var p problems
 	for _, f := range []Function{s.Worker, s.Submit, s.DLQAlarm} {
+		p.check(functionName.MatchString(f.Name), "function name is %q; set 1 to 64 letters, digits, - and _", f.Name)
 		p.rangeOf(f.Name+": timeout", f.Timeout, time.Second, 15*time.Minute)
 		p.check(f.MemoryMiB >= 128 && f.MemoryMiB <= 10240, "%s: memory is %d MiB; set 128 to 10,240 MiB", f.Name, f.MemoryMiB)
 	}
@@ -19,6 +21,7 @@ func (s Stack) Validate() error {
 	p.check(s.Retries >= 0, "retries are %d; set 0 or more", s.Retries)
 	p.queue(s.Tasks, s.Worker, s.Retries)
 	p.queue(s.Ordered, s.Worker, s.Retries)
+	p.check(s.Tasks.Name != s.Ordered.Name, "both queues are called %q; set two names", s.Tasks.Name)
 	p.check(!s.Tasks.Queue.FIFO, "%s: must be a standard queue", s.Tasks.Name)
 	p.check(s.Ordered.Queue.FIFO, "%s: must be a FIFO queue", s.Ordered.Name)
 	longest := max(s.Tasks.Queue.Retention+s.Tasks.DeadLetter.Retention, s.Ordered.Queue.Retention+s.Ordered.DeadLetter.Retention)
@@ -44,7 +47,16 @@ func (p *problems) rangeOf(what string, d, low, high time.Duration) {
 	p.check(d >= low && d <= high && d%time.Second == 0, "%s is %v; set whole seconds from %v to %v", what, d, low, high)
 }
 
+// Source: Amazon SQS Developer Guide, "Amazon SQS standard queue quotas": 80 characters, of which "-dlq.fifo" takes 9;
+// AWS Lambda API Reference, "CreateFunction".
+var (
+	queueName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,71}$`)
+	functionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+)
+
 func (p *problems) queue(q TaskQueue, worker Function, retries int) {
+	p.check(queueName.MatchString(q.Name),
+		"queue name is %q; set 1 to 71 letters, digits, - and _; -dlq and .fifo are put behind it", q.Name)
 	p.rangeOf(q.Name+": visibility timeout", q.Queue.Visibility, 0, 12*time.Hour)
 	p.rangeOf(q.Name+": retention", q.Queue.Retention, time.Minute, 14*day)
 	p.rangeOf(q.Name+": dead-letter queue's visibility timeout", q.DeadLetter.Visibility, 0, 12*time.Hour)
@@ -71,8 +83,12 @@ func (p *problems) mapping(q TaskQueue) {
 	m := q.Mapping
 	p.check(m.ReportBatchItemFailures,
 		"%s: the mapping does not report batch item failures; turn it on, or failed messages are deleted", q.Name)
-	p.check(m.MaximumConcurrency >= 2 && m.MaximumConcurrency <= 1000,
-		"%s: maximum concurrency is %d; set 2 to 1,000", q.Name, m.MaximumConcurrency)
+	if m.Pollers == (Pollers{}) {
+		p.check(m.MaximumConcurrency >= 2 && m.MaximumConcurrency <= 1000,
+			"%s: maximum concurrency is %d; set 2 to 1,000", q.Name, m.MaximumConcurrency)
+	} else {
+		p.pollers(q)
+	}
 	p.rangeOf(q.Name+": batching window", m.BatchingWindow, 0, 5*time.Minute)
 	if q.Queue.FIFO {
 		p.check(m.BatchSize >= 1 && m.BatchSize <= 10, "%s: batch size is %d; set 1 to 10 for a FIFO queue", q.Name, m.BatchSize)
@@ -82,4 +98,15 @@ func (p *problems) mapping(q TaskQueue) {
 	p.check(m.BatchSize >= 1 && m.BatchSize <= 10000, "%s: batch size is %d; set 1 to 10,000", q.Name, m.BatchSize)
 	p.check(m.BatchSize <= 10 || m.BatchingWindow >= time.Second,
 		"%s: batch size is %d without a batching window; set a window of at least 1s, or at most 10 records", q.Name, m.BatchSize)
+}
+
+func (p *problems) pollers(q TaskQueue) {
+	m := q.Mapping
+	p.check(m.MaximumConcurrency == 0,
+		"%s: both maximum concurrency, %d, and provisioned pollers are set, and they exclude each other; set one of them",
+		q.Name, m.MaximumConcurrency)
+	p.check(m.Pollers.Minimum >= 2 && m.Pollers.Minimum <= 200,
+		"%s: minimum of provisioned pollers is %d; set 2 to 200", q.Name, m.Pollers.Minimum)
+	p.check(m.Pollers.Maximum >= max(2, m.Pollers.Minimum) && m.Pollers.Maximum <= 2000,
+		"%s: maximum of provisioned pollers is %d; set 2 to 2,000, and not less than the minimum, %d", q.Name, m.Pollers.Maximum, m.Pollers.Minimum)
 }

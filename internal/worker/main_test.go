@@ -45,7 +45,7 @@ type fixture struct {
 	*worker.Worker
 	store   *checkpoint.Store
 	queue   *queue
-	log     *bytes.Buffer
+	log     *lockedBuffer
 	metrics *lockedBuffer
 }
 
@@ -54,7 +54,7 @@ func setUp(t *testing.T, do script, change ...func(*worker.Config)) *fixture {
 	client := dynamodbtest.New(t)
 	f := &fixture{
 		store: checkpoint.New(client, dynamodbtest.Table(t, client), checkpoint.Options{}),
-		queue: &queue{after: map[string][]int32{}}, log: &bytes.Buffer{}, metrics: &lockedBuffer{},
+		queue: &queue{after: map[string][]int32{}}, log: &lockedBuffer{}, metrics: &lockedBuffer{},
 	}
 	types, err := task.NewRegistry(testType(do))
 	if err != nil {
@@ -62,7 +62,7 @@ func setUp(t *testing.T, do script, change ...func(*worker.Config)) *fixture {
 	}
 	c := worker.Config{
 		Tasks: types, Store: f.store, Queue: f.queue,
-		Logger: slog.New(slog.NewTextHandler(&lockedBuffer{buf: f.log}, nil)), Metrics: telemetry.NewMetrics("test", f.metrics),
+		Logger: slog.New(slog.NewTextHandler(f.log, nil)), Metrics: telemetry.NewMetrics("test", f.metrics),
 		QueueURLs: []string{queueURL, orderedURL}, Retries: 3, MaxReceiveCount: 5, PartialBatch: true,
 	}
 	for _, fn := range change {
@@ -220,24 +220,18 @@ func (q *queue) wantAfter(t *testing.T, m events.SQSMessage, low, high int32) {
 
 type lockedBuffer struct {
 	mu  sync.Mutex
-	buf *bytes.Buffer
+	buf bytes.Buffer
 }
 
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.buf == nil {
-		l.buf = &bytes.Buffer{}
-	}
 	return l.buf.Write(p)
 }
 
 func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.buf == nil {
-		return ""
-	}
 	return l.buf.String()
 }
 

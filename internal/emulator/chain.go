@@ -1,0 +1,354 @@
+// Package emulator runs the whole chain on one machine: the unmodified function binaries between a local SQS, DynamoDB,
+// SNS, event source mappings, alarms and HTTP API, with the names and numbers of the deployed stack.
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"agentworker/internal/emulator/alarm"
+	"agentworker/internal/emulator/apigateway"
+	"agentworker/internal/emulator/dynamodb"
+	"agentworker/internal/emulator/endpoint"
+	"agentworker/internal/emulator/lambda"
+	"agentworker/internal/emulator/mapping"
+	"agentworker/internal/emulator/sns"
+	"agentworker/internal/emulator/sqs"
+	"agentworker/internal/topology"
+)
+
+const (
+	region  = "us-east-1"
+	account = "000000000000"
+)
+
+// Config of a [Chain].
+type Config struct {
+	Stack   topology.Stack
+	Port    int // of the HTTP API; 0: any free one
+	AWSPort int // of the AWS APIs; 0: any free one
+	// DataDir is where queues and table are kept over a restart; "": in memory.
+	DataDir string
+	// Workers is how many worker processes there are at most, 1 or more.
+	Workers int
+	// BinDir holds <function>/bootstrap for this machine.
+	BinDir string
+	// ToolsDir is where dynoxide is, or is installed.
+	ToolsDir string
+	// DynamoDBEndpoint and SQSEndpoint, when set, are used in the place of ours.
+	DynamoDBEndpoint string
+	SQSEndpoint      string
+	// StopTimeout is how long running invocations may take to finish at the end; 0: 10 s.
+	StopTimeout time.Duration
+
+	Logger *slog.Logger
+	Output func(lambda.Line)                       // what the functions write; nil: dropped
+	Notify func(sns.Notification)                  // what dlqalarm publishes; nil: only kept
+	Batch  func(queue string, event mapping.Event) // the end of every batch; nil: not told
+}
+
+// Chain is the running chain.
+type Chain struct {
+	config Config
+	log    *slog.Logger
+
+	awsURL, apiURL string
+	sqsServer      *sqs.Server // nil: somebody else's
+	table          *dynamodb.Server
+	topic          *sns.Server
+	sqsClient      *awssqs.Client
+	tasks, ordered taskQueue
+
+	worker, submit, dlqalarm *lambda.Function
+	async                    *lambda.Async
+	lambdaAPI                atomic.Pointer[lambda.Handler]
+	mappings                 map[string]*mapping.Mapping // by queue name
+
+	closers []closer // in the order of starting
+	failed  chan error
+}
+
+type closer struct {
+	what  string
+	close func(context.Context) error
+}
+
+// Start brings everything up and returns when a request can be served. On an error nothing is left running.
+func Start(ctx context.Context, config Config) (_ *Chain, err error) {
+	if err := config.Stack.Validate(); err != nil {
+		return nil, fmt.Errorf("the stack's settings are not sound:\n%w", err)
+	}
+	if config.StopTimeout == 0 {
+		config.StopTimeout = 10 * time.Second
+	}
+	c := &Chain{config: config, log: config.Logger, failed: make(chan error, 16), mappings: map[string]*mapping.Mapping{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	api, err := listen(ctx, "PORT", config.Port)
+	if err != nil {
+		return nil, err
+	}
+	awsAPI, err := listen(ctx, "AWS_PORT", config.AWSPort)
+	if err != nil {
+		return nil, errors.Join(err, api.Close())
+	}
+	c.apiURL, c.awsURL = "http://"+api.Addr().String(), "http://"+awsAPI.Addr().String()
+	c.later("HTTP API", func(context.Context) error { return closeListener(api) })
+	c.later("AWS APIs", func(context.Context) error { return closeListener(awsAPI) })
+
+	if err := c.startServices(ctx, awsAPI); err != nil {
+		return nil, err
+	}
+	if err := c.createResources(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.startFunctions(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.startConsumers(); err != nil {
+		return nil, err
+	}
+	return c, c.startAPI(api)
+}
+
+// APIURL is where the HTTP API listens.
+func (c *Chain) APIURL() string { return c.apiURL }
+
+// AWSURL is where the AWS APIs listen.
+func (c *Chain) AWSURL() string { return c.awsURL }
+
+// Failed tells of what ended although nobody stopped it; the chain is of no use then.
+func (c *Chain) Failed() <-chan error { return c.failed }
+
+func (c *Chain) later(what string, f func(context.Context) error) {
+	c.closers = append(c.closers, closer{what, f})
+}
+
+// Stop ends the chain, last part first: no request and no message is taken any more, what is under way is finished or
+// handed back. It takes a little longer than StopTimeout at most.
+func (c *Chain) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.StopTimeout+5*time.Second)
+	defer cancel()
+	var errs []error
+	for len(c.closers) > 0 {
+		last := c.closers[len(c.closers)-1]
+		c.closers = c.closers[:len(c.closers)-1]
+		if err := last.close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", last.what, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func listen(ctx context.Context, variable string, port int) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return nil, fmt.Errorf("%s %d cannot be used: %w; set %s to a free port", variable, port, err, variable)
+	}
+	return l, nil
+}
+
+func closeListener(l net.Listener) error {
+	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// serve answers requests on l until the chain stops; requests under way are finished then.
+func (c *Chain) serve(what string, l net.Listener, h http.Handler) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug)}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			c.fail(what, err)
+		}
+	}()
+	c.later(what, func(ctx context.Context) error {
+		if err := server.Shutdown(ctx); err != nil {
+			return errors.Join(err, server.Close())
+		}
+		return nil
+	})
+}
+
+func (c *Chain) fail(what string, err error) {
+	select {
+	case c.failed <- fmt.Errorf("%s: %w", what, err):
+	default: // one is enough to stop
+	}
+}
+
+// startServices starts the table, the queues and the topic, behind one endpoint.
+func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
+	var front endpoint.Config
+	front.Logger = c.log
+	tableURL := c.config.DynamoDBEndpoint
+	if tableURL == "" {
+		binary, err := dynamodb.Install(ctx, c.config.ToolsDir)
+		if err != nil {
+			return err
+		}
+		opts := dynamodb.Options{Binary: binary, Logger: c.log}
+		if c.config.DataDir != "" {
+			opts.DBPath = filepath.Join(c.config.DataDir, "dynamodb.sqlite")
+		}
+		if c.table, err = dynamodb.Start(ctx, opts); err != nil {
+			return err
+		}
+		tableURL = c.table.Endpoint()
+		c.watch("DynamoDB", c.table)
+	}
+	var err error
+	if front.DynamoDB, err = url.Parse(tableURL); err != nil {
+		return fmt.Errorf("AWS_ENDPOINT_URL_DYNAMODB is not a URL: %w", err)
+	}
+	if c.config.SQSEndpoint == "" {
+		opts := sqs.Options{BaseURL: c.awsURL, Region: region, AccountID: account, Logger: c.log}
+		if c.config.DataDir != "" {
+			opts.Dir = filepath.Join(c.config.DataDir, "sqs")
+		}
+		if c.sqsServer, err = sqs.Open(opts); err != nil {
+			return err
+		}
+		front.SQS = c.sqsServer
+		c.later("SQS", func(context.Context) error { return c.sqsServer.Close() })
+	}
+	if c.topic, err = sns.New(sns.Config{Region: region, AccountID: account, Topics: []string{c.config.Stack.TopicName}, OnPublish: c.config.Notify}); err != nil {
+		return err
+	}
+	front.SNS, front.Notifications = c.topic, c.topic.NotificationsHandler()
+	front.Lambda = http.HandlerFunc(c.serveLambda)
+
+	e := endpoint.New(front)
+	c.later("AWS APIs", func(context.Context) error { return e.Close() })
+	c.serve("AWS APIs", l, e)
+	return nil
+}
+
+// serveLambda answers Invoke. The functions come later than the endpoint that they themselves call.
+func (c *Chain) serveLambda(w http.ResponseWriter, r *http.Request) {
+	if h := c.lambdaAPI.Load(); h != nil {
+		h.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, "the functions are not up yet", http.StatusServiceUnavailable)
+}
+
+// watch reports a table that ends by itself.
+func (c *Chain) watch(what string, table *dynamodb.Server) {
+	stopping := make(chan struct{})
+	go func() {
+		select {
+		case <-table.Done():
+			select {
+			case <-stopping:
+			default:
+				c.fail(what, table.Err())
+			}
+		case <-stopping:
+		}
+	}()
+	c.later(what, func(context.Context) error {
+		close(stopping)
+		return table.Close()
+	})
+}
+
+func (c *Chain) createResources(ctx context.Context) error {
+	client := awsdynamodb.New(awsdynamodb.Options{Region: region, Credentials: localCredentials(), BaseEndpoint: aws.String(or(c.config.DynamoDBEndpoint, c.awsURL))})
+	c.sqsClient = awssqs.New(awssqs.Options{Region: region, Credentials: localCredentials(), BaseEndpoint: aws.String(or(c.config.SQSEndpoint, c.awsURL))})
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return createTable(ctx, client, c.config.Stack.TableName) })
+	g.Go(func() (err error) {
+		c.tasks, err = createQueues(ctx, c.sqsClient, c.config.Stack.Tasks)
+		return err
+	})
+	g.Go(func() (err error) {
+		c.ordered, err = createQueues(ctx, c.sqsClient, c.config.Stack.Ordered)
+		return err
+	})
+	return g.Wait()
+}
+
+// Credentials that mean nothing: the local services check no signature, but the SDK wants to make one.
+func localCredentials() aws.CredentialsProvider {
+	return credentials.NewStaticCredentialsProvider("local", "local", "")
+}
+
+func or(s, fallback string) string {
+	if s != "" {
+		return s
+	}
+	return fallback
+}
+
+// startAPI opens the front door, the last part to come up and the first to close.
+func (c *Chain) startAPI(l net.Listener) error {
+	gateway, err := apigateway.New(apigateway.Config{Routes: topology.Routes(), Function: c.submit, AccountID: account, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	c.later("HTTP API", func(context.Context) error { return gateway.Close() })
+	c.serve("HTTP API", l, endpoint.LocalOnly(gateway, c.log))
+	return nil
+}
+
+// startConsumers starts what reacts to the queues: mappings, alarms, and the schedule.
+func (c *Chain) startConsumers() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	c.later("mappings and alarms", func(context.Context) error {
+		cancel()
+		running.Wait()
+		return nil
+	})
+	start := func(what string, run func(context.Context) error) {
+		running.Go(func() {
+			if err := run(ctx); err != nil {
+				c.fail(what, err)
+			}
+		})
+	}
+	turns := semaphore.NewWeighted(int64(c.config.Workers))
+	for _, q := range []taskQueue{c.tasks, c.ordered} {
+		m, err := c.mapping(q, turns)
+		if err != nil {
+			return err
+		}
+		c.mappings[q.main.name] = m
+		start("mapping of "+q.main.name, m.Run)
+		a, err := c.alarm(q)
+		if err != nil {
+			return err
+		}
+		start("alarm on "+q.dead.name, a.Run)
+	}
+	sweep, err := alarm.NewSchedule(alarm.ScheduleConfig{
+		Rule: "dead-letter-sweep", Interval: c.config.Stack.SweepInterval, Logger: c.log,
+		Actions: []alarm.Action{alarm.Invoke(c.async, c.dlqalarm)},
+	})
+	if err != nil {
+		return err
+	}
+	start("schedule", sweep.Run)
+	return nil
+}

@@ -1,0 +1,357 @@
+package emulator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/goleak"
+
+	"agentworker/internal/emulator"
+	"agentworker/internal/emulator/sns"
+	"agentworker/internal/topology"
+)
+
+// binDir holds the three functions, built once for all tests.
+var binDir, rootDir string
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(built{m}) }
+
+type built struct{ m *testing.M }
+
+func (b built) Run() int {
+	dir, err := os.MkdirTemp("", "functions-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binDir = dir
+	_, file, _, _ := runtime.Caller(0)
+	rootDir = filepath.Join(filepath.Dir(file), "..", "..")
+	for _, name := range []string{"worker", "submit", "dlqalarm"} {
+		build := exec.CommandContext(context.Background(), "go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(dir, name, "bootstrap"), "./functions/"+name)
+		build.Dir, build.Env = rootDir, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", name, err, out)
+			return 1
+		}
+	}
+	return b.m.Run()
+}
+
+// running is a chain under test.
+type running struct {
+	*emulator.Chain
+	sqs *awssqs.Client
+
+	mu            sync.Mutex
+	notifications []sns.Notification
+	notified      chan struct{}
+	stopped       bool
+}
+
+func start(t *testing.T, change ...func(*emulator.Config)) *running {
+	t.Helper()
+	r := &running{notified: make(chan struct{}, 100)}
+	c := emulator.Config{
+		Stack: topology.Default(), Workers: 2, BinDir: binDir, ToolsDir: filepath.Join(rootDir, ".tools"),
+		Logger: slog.New(slog.DiscardHandler),
+		Notify: func(n sns.Notification) {
+			r.mu.Lock()
+			r.notifications = append(r.notifications, n)
+			r.mu.Unlock()
+			r.notified <- struct{}{}
+		},
+	}
+	for _, fn := range change {
+		fn(&c)
+	}
+	var err error
+	if r.Chain, err = emulator.Start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.stop(t) })
+	r.sqs = awssqs.New(awssqs.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(r.AWSURL()), Credentials: credentials.NewStaticCredentialsProvider("any", "any", ""),
+	})
+	return r
+}
+
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	if r.stopped {
+		return
+	}
+	r.stopped = true
+	if err := r.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// call makes a request and reads the answer into out; it gives the status.
+func (r *running) call(t *testing.T, method, path, body string, out any) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, r.APIURL()+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(text, out); err != nil {
+			t.Fatalf("%s %s gave %d and %s: %v", method, path, res.StatusCode, text, err)
+		}
+	}
+	return res.StatusCode
+}
+
+type accepted struct {
+	TaskID   string `json:"task_id"`
+	ThreadID string `json:"thread_id"`
+}
+
+type taskView struct {
+	Status   string `json:"status"`
+	Attempts int    `json:"attempts"`
+	Error    *struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+	Result jsontext.Value `json:"result"`
+}
+
+func (r *running) submit(t *testing.T, path, body string) accepted {
+	t.Helper()
+	var a accepted
+	if status := r.call(t, http.MethodPost, path, body, &a); status != http.StatusAccepted {
+		t.Fatalf("POST %s gave %d, want 202", path, status)
+	}
+	return a
+}
+
+// ends waits until a task has ended. The chain's processes are foreign to the test: it can only ask them.
+func (r *running) ends(t *testing.T, id string) taskView {
+	t.Helper()
+	var v taskView
+	r.eventually(t, "the end of task "+id, func() bool {
+		return r.call(t, http.MethodGet, "/agent/tasks/"+id, "", &v) == http.StatusOK && (v.Status == "succeeded" || v.Status == "failed")
+	})
+	return v
+}
+
+func (r *running) eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	ask := time.NewTicker(20 * time.Millisecond)
+	defer ask.Stop()
+	for !ok() {
+		select {
+		case <-ask.C:
+		case err := <-r.Failed():
+			t.Fatalf("the chain ended: %v", err)
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// The main job: a question with its answer, a conversation, and a ticket through three statuses.
+func TestTheWholeChain(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	a := r.submit(t, "/agent/query", `{"thread_id":"th-1","question":"What is a dead-letter queue?"}`)
+	v := r.ends(t, a.TaskID)
+	var answer struct {
+		Answer    string `json:"answer"`
+		Citations []struct {
+			Document string `json:"document"`
+		} `json:"citations"`
+	}
+	if err := json.Unmarshal(v.Result, &answer); err != nil || v.Status != "succeeded" || len(answer.Citations) == 0 || !strings.Contains(answer.Answer, "dead-letter") {
+		t.Errorf("the task is %s with result %s (%v), want an answer with citations", v.Status, v.Result, err)
+	}
+	var result jsontext.Value
+	if status := r.call(t, http.MethodGet, "/agent/result/th-1", "", &result); status != http.StatusOK || string(result) != string(v.Result) {
+		t.Errorf("the thread's result is %d %s, want the task's", status, result)
+	}
+	for _, status := range []string{"open", "in_progress", "resolved"} {
+		r.submit(t, "/agent/tickets/TK-1", fmt.Sprintf(`{"status":%q}`, status))
+	}
+	r.eventually(t, "the ticket to be resolved", func() bool {
+		var ticket struct {
+			Status  string `json:"status"`
+			Version int    `json:"version"`
+		}
+		return r.call(t, http.MethodGet, "/agent/tickets/TK-1", "", &ticket) == http.StatusOK && ticket.Status == "resolved" && ticket.Version == 3
+	})
+	var history struct {
+		Tasks []struct {
+			Status   string           `json:"status"`
+			Attempts []jsontext.Value `json:"attempts"`
+		} `json:"tasks"`
+	}
+	r.call(t, http.MethodGet, "/agent/threads/ticket-TK-1/history", "", &history)
+	if len(history.Tasks) != 3 || history.Tasks[2].Status != "succeeded" || len(history.Tasks[0].Attempts) != 1 {
+		t.Errorf("the ticket's history is %+v, want three tasks of one attempt each", history)
+	}
+}
+
+// A poison message ends in the dead-letter queue; its reason stands in the task's status and in the alarm's notification,
+// which comes once; looking deletes nothing.
+func TestPoisonIsExplained(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	poison := r.submit(t, "/agent/tickets/TK-9", `{"status":"resolved"}`)
+	r.ends(t, poison.TaskID)
+	poison = r.submit(t, "/agent/tickets/TK-9", `{"status":"open"}`)
+	v := r.ends(t, poison.TaskID)
+	if v.Status != "failed" || v.Error == nil || v.Error.Code != "ILLEGAL_TRANSITION" {
+		t.Fatalf("the poison task is %+v", v)
+	}
+	select {
+	case <-r.notified:
+	case <-time.After(60 * time.Second):
+		t.Fatal("no notification")
+	}
+	r.mu.Lock()
+	n := r.notifications[0]
+	r.mu.Unlock()
+	for _, want := range []string{v.Error.Code, v.Error.Message, poison.TaskID, "start-message-move-task"} {
+		if !strings.Contains(n.Subject+n.Message, want) {
+			t.Errorf("the notification does not hold %q:\n%s\n%s", want, n.Subject, n.Message)
+		}
+	}
+	r.eventually(t, "the dead letter to be visible again", func() bool { return r.depth(t, "agent-tasks-ordered-dlq.fifo") == 1 })
+	var kept []struct{ Subject string }
+	res, err := http.Get(r.AWSURL() + "/_local/notifications") //nolint:noctx // a plain GET, as a person would
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if err := json.UnmarshalRead(res.Body, &kept); err != nil || len(kept) == 0 || kept[0].Subject != n.Subject {
+		t.Errorf("kept notifications are %+v (%v)", kept, err)
+	}
+}
+
+func (r *running) depth(t *testing.T, name string) int {
+	t.Helper()
+	out, err := r.sqs.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.sqs.GetQueueAttributes(t.Context(), &awssqs.GetQueueAttributesInput{
+		QueueUrl: out.QueueUrl, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameApproximateNumberOfMessages},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if _, err := fmt.Sscan(got.Attributes["ApproximateNumberOfMessages"], &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Messages that other programs put on the queues, without a task id, work too.
+func TestOtherProducers(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	send := func(queue, body, group string) {
+		t.Helper()
+		url, err := r.sqs.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: &queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := &awssqs.SendMessageInput{QueueUrl: url.QueueUrl, MessageBody: &body, MessageAttributes: map[string]types.MessageAttributeValue{
+			"task_type": {DataType: aws.String("String"), StringValue: aws.String("rag_query")},
+			"priority":  {DataType: aws.String("Number"), StringValue: aws.String("1")},
+		}}
+		if group != "" {
+			in.MessageGroupId = &group
+		}
+		if _, err := r.sqs.SendMessage(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("agent-tasks", `{"task":"rag_query","thread_id":"th-abc123","question":"什么是 LangGraph？"}`, "")
+	send("agent-tasks-ordered.fifo", `{"task":"update_ticket","ticket_id":"TK-1001","status":"closed"}`, "ticket-TK-1001")
+	send("agent-tasks", `{"task":"rag_query","question":"什么是 LangGraph？"}`, "")
+	r.eventually(t, "the answer", func() bool {
+		var result struct {
+			Citations []jsontext.Value `json:"citations"`
+		}
+		return r.call(t, http.MethodGet, "/agent/result/th-abc123", "", &result) == http.StatusOK && len(result.Citations) > 0
+	})
+	r.eventually(t, "the ticket", func() bool {
+		var ticket struct {
+			Status string `json:"status"`
+		}
+		return r.call(t, http.MethodGet, "/agent/tickets/TK-1001", "", &ticket) == http.StatusOK && ticket.Status == "closed"
+	})
+}
+
+// With a data directory everything is there again after a restart; what was on the queue is worked through then.
+func TestStateSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keep := func(c *emulator.Config) { c.DataDir = dir }
+	r := start(t, keep)
+	a := r.submit(t, "/agent/query", `{"thread_id":"th-1","question":"What is idempotency?"}`)
+	before := r.ends(t, a.TaskID)
+	later := r.submit(t, "/agent/query", `{"thread_id":"th-1","question":"What is a visibility timeout?","delay_seconds":2}`)
+	r.stop(t)
+
+	r = start(t, keep)
+	if after := r.ends(t, a.TaskID); string(after.Result) != string(before.Result) {
+		t.Errorf("result after the restart is %s, want %s", after.Result, before.Result)
+	}
+	if v := r.ends(t, later.TaskID); v.Status != "succeeded" {
+		t.Errorf("the task that was waiting is %s (%+v), want it to have succeeded", v.Status, v.Error)
+	}
+}
+
+func TestAPortInUseIsNamed(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	var port int
+	if _, err := fmt.Sscanf(r.APIURL(), "http://127.0.0.1:%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	_, err := emulator.Start(t.Context(), emulator.Config{Stack: topology.Default(), Port: port, Workers: 1, Logger: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("PORT %d", port)) || !strings.Contains(err.Error(), "set PORT to a free port") {
+		t.Errorf("error is %v, want one that names PORT and the way out", err)
+	}
+	if errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+}
