@@ -8,12 +8,12 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"agentworker/internal/agent"
+	"agentworker/internal/awsclient"
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/config"
 	"agentworker/internal/dlqalarm"
@@ -35,7 +35,7 @@ func newHandler(ctx context.Context) (*dlqalarm.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	aws, err := awsconfig.LoadDefaultConfig(ctx)
+	aws, err := awsclient.Load(ctx)
 	if err != nil {
 		return nil, err
 	}

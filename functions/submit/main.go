@@ -8,11 +8,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"agentworker/internal/agent"
+	"agentworker/internal/awsclient"
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/config"
 	"agentworker/internal/httpapi"
@@ -33,7 +33,7 @@ func newAPI(ctx context.Context) (httpapi.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	aws, err := awsconfig.LoadDefaultConfig(ctx)
+	aws, err := awsclient.Load(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"agentworker/internal/agent"
 	"agentworker/internal/agent/model"
 	"agentworker/internal/agent/retrieval"
+	"agentworker/internal/awsclient"
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/config"
 	"agentworker/internal/task"
@@ -36,7 +36,7 @@ func newWorker(ctx context.Context) (*worker.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	aws, err := awsconfig.LoadDefaultConfig(ctx)
+	aws, err := awsclient.Load(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func newConsole(file *os.File) *console {
 	info, err := file.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
 	out := &lockedWriter{w: file}
-	return &console{out: out, handler: tint.NewHandler(out, &tint.Options{
+	return &console{out: out, handler: tint.NewTextHandler(out, &tint.Options{
 		TimeFormat: "15:04:05.000", NoColor: !terminal || os.Getenv("NO_COLOR") != "",
 	})}
 }
@@ -46,7 +46,9 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-func (c *console) print(text string) { fmt.Fprintln(c.out, text) }
+func (c *console) print(text string) {
+	_, _ = fmt.Fprintln(c.out, text) // a terminal that is gone hears nothing more
+}
 
 // line shows a line of a function's log. Metrics and the platform's own records are left out, but for those that tell
 // of a failure.

@@ -30,8 +30,8 @@ type ClaimRequest struct {
 func (s *Store) Claim(ctx context.Context, r ClaimRequest) (Record, error) {
 	now := s.now()
 	free := expression.Name("pk").AttributeNotExists().
-		Or(is("status", Queued), is("status", Retrying),
-			is("status", Running).And(expression.Name("lease_until").LessThanEqual(expression.Value(stamp(now)))))
+		Or(is(Queued), is(Retrying),
+			is(Running).And(expression.Name("lease_until").LessThanEqual(expression.Value(stamp(now)))))
 	rec, err := s.claim(ctx, r, now, free)
 	var refusal *refusedError
 	if !errors.As(err, &refusal) {
@@ -55,7 +55,7 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) (Record, error) {
 
 // claimAgain claims a failed task whose message is new.
 func (s *Store) claimAgain(ctx context.Context, r ClaimRequest, failed Record) (Record, error) {
-	rec, err := s.claim(ctx, r, s.now(), is("status", Failed).And(fenceIs(failed.Lease.Fence)))
+	rec, err := s.claim(ctx, r, s.now(), is(Failed).And(fenceIs(failed.Lease.Fence)))
 	var refusal *refusedError
 	if !errors.As(err, &refusal) {
 		return rec, err
@@ -157,7 +157,7 @@ func (s *Store) End(ctx context.Context, rec Record, end End) error {
 	if !end.NextRetryAt.IsZero() {
 		upd = upd.Set(expression.Name("next_retry_at"), expression.Value(stamp(end.NextRetryAt)))
 	}
-	_, err := s.update(ctx, recordKey(rec), is("status", Running).And(fenceIs(rec.Lease.Fence)), upd)
+	_, err := s.update(ctx, recordKey(rec), is(Running).And(fenceIs(rec.Lease.Fence)), upd)
 	var refusal *refusedError
 	if err == nil || !errors.As(err, &refusal) {
 		return wrapEnd(err, rec)

@@ -16,6 +16,7 @@ func TestWhoMayClaimATask(t *testing.T) {
 	retrying := checkpoint.End{Status: checkpoint.Retrying, Failure: failed.Failure, NextRetryAt: time.Now()}
 	end := func(e checkpoint.End) func(*testing.T, *fixture, task.ID) {
 		return func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if err := f.End(t.Context(), f.claimTask(t, id, "m-1"), e); err != nil {
 				t.Fatal(err)
 			}
@@ -31,6 +32,7 @@ func TestWhoMayClaimATask(t *testing.T) {
 	}{
 		"unknown task": {before: func(*testing.T, *fixture, task.ID) {}, messageID: "m-1", attempts: 1, tries: 1},
 		"queued": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if _, _, err := f.Create(t.Context(), task.Message{Task: "rag_query", ID: id, Thread: id.Thread()}, *f.now.Load()); err != nil {
 				t.Fatal(err)
 			}
@@ -39,27 +41,35 @@ func TestWhoMayClaimATask(t *testing.T) {
 		"failed, same message": {before: end(failed), messageID: "m-1", want: checkpoint.ErrFailed},
 		"failed, redriven":     {before: end(failed), messageID: "m-2", attempts: 2, tries: 1},
 		"failed again, message of before": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			end(failed)(t, f, id)
 			if err := f.End(t.Context(), f.claimTask(t, id, "m-2"), failed); err != nil {
 				t.Fatal(err)
 			}
 		}, messageID: "m-1", want: checkpoint.ErrFailed},
-		"running elsewhere": {before: func(t *testing.T, f *fixture, id task.ID) { f.claimTask(t, id, "m-1") }, messageID: "m-1", want: held},
+		"running elsewhere": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
+			f.claimTask(t, id, "m-1")
+		}, messageID: "m-1", want: held},
 		"running elsewhere, lease over": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			f.claimTask(t, id, "m-1")
 			f.pass(2 * time.Minute)
 		}, messageID: "m-1", attempts: 2, tries: 2},
 		"succeeded": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if _, err := f.Commit(t.Context(), last(f.claimTask(t, id, "m-1"), `1`)); err != nil {
 				t.Fatal(err)
 			}
 		}, messageID: "m-1", want: checkpoint.ErrSucceeded},
 		"succeeded, redriven": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if _, err := f.Commit(t.Context(), last(f.claimTask(t, id, "m-1"), `1`)); err != nil {
 				t.Fatal(err)
 			}
 		}, messageID: "m-2", want: checkpoint.ErrSucceeded},
 		"never sent, as far as submit knew": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if _, _, err := f.Create(t.Context(), task.Message{ID: id, Thread: id.Thread()}, *f.now.Load()); err != nil {
 				t.Fatal(err)
 			}

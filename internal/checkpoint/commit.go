@@ -152,7 +152,7 @@ func (s *Store) write(ctx context.Context, c Commit, data packed, n uint64) erro
 		err = errors.Join(err, add(s.resultWrite(c, data, n)))
 	}
 	for i, part := range data.parts {
-		err = errors.Join(err, add(s.partWrite(c, part, n, i)))
+		writes = append(writes, s.partWrite(c, part, n, i))
 	}
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (s *Store) recordWrite(c Commit, n uint64) (types.TransactWriteItem, error)
 		steps = expression.Name("steps").Size().Equal(expression.Value(k))
 	}
 	expr, err := expression.NewBuilder().WithUpdate(upd).
-		WithCondition(is("status", Running).And(fenceIs(c.Record.Lease.Fence), steps)).Build()
+		WithCondition(is(Running).And(fenceIs(c.Record.Lease.Fence), steps)).Build()
 	if err != nil {
 		return types.TransactWriteItem{}, err
 	}
@@ -224,13 +224,13 @@ func (s *Store) resultWrite(c Commit, data packed, n uint64) (types.TransactWrit
 			expression.Name("expires_at").LessThanEqual(expression.Value(s.now().Unix()))))
 }
 
-func (s *Store) partWrite(c Commit, part []byte, n uint64, i int) (types.TransactWriteItem, error) {
+func (s *Store) partWrite(c Commit, part []byte, n uint64, i int) types.TransactWriteItem {
 	it := key(threadPK(c.Record.TaskID.Thread()), dataSK(n, i))
 	it["type"] = &types.AttributeValueMemberS{Value: kindData}
 	it["data"] = &types.AttributeValueMemberB{Value: part}
 	it["expires_at"] = &types.AttributeValueMemberN{Value: fmt.Sprint(s.expiry())}
 	// No condition: the checkpoint's own decides whom number n belongs to.
-	return types.TransactWriteItem{Put: &types.Put{TableName: &s.table, Item: it}}, nil
+	return types.TransactWriteItem{Put: &types.Put{TableName: &s.table, Item: it}}
 }
 
 func (s *Store) ticketWrite(t task.Ticket) (types.TransactWriteItem, error) {

@@ -50,7 +50,7 @@ func (s *Store) bury(ctx context.Context, d DeadLetter, rec Record) (Record, err
 		Set(expression.Name("message_id"), expression.Value(d.MessageID)).
 		Set(expression.Name("updated_at"), expression.Value(stamp(s.now()))).
 		Remove(expression.Name("lease_owner")).Remove(expression.Name("lease_until")).Remove(expression.Name("next_retry_at"))
-	it, err := s.update(ctx, recordKey(rec), is("status", rec.Status).And(fenceIs(rec.Lease.Fence)), upd)
+	it, err := s.update(ctx, recordKey(rec), is(rec.Status).And(fenceIs(rec.Lease.Fence)), upd)
 	return buried(d, it, err)
 }
 

@@ -14,6 +14,7 @@ func TestDeadLetters(t *testing.T) {
 	handler := task.Failure{Code: "MODEL_DOWN", Message: "no answer"}
 	end := func(status checkpoint.Status) func(*testing.T, *fixture, task.ID) {
 		return func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if err := f.End(t.Context(), f.claimTask(t, id, "m-1"), checkpoint.End{Status: status, Failure: handler}); err != nil {
 				t.Fatal(err)
 			}
@@ -27,24 +28,31 @@ func TestDeadLetters(t *testing.T) {
 		"never seen":        {before: func(*testing.T, *fixture, task.ID) {}, status: checkpoint.Failed, reason: task.CodeDeadLettered},
 		"failed by worker":  {before: end(checkpoint.Failed), status: checkpoint.Failed, reason: "MODEL_DOWN"},
 		"was to be retried": {before: end(checkpoint.Retrying), status: checkpoint.Failed, reason: "MODEL_DOWN"},
-		"worker at it":      {before: func(t *testing.T, f *fixture, id task.ID) { f.claimTask(t, id, "m-1") }, status: checkpoint.Running},
+		"worker at it": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
+			f.claimTask(t, id, "m-1")
+		}, status: checkpoint.Running},
 		"worker died": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			end(checkpoint.Retrying)(t, f, id)
 			f.claimTask(t, id, "m-1")
 			f.pass(2 * time.Minute)
 		}, status: checkpoint.Failed, reason: task.CodeInterrupted},
 		"succeeded": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if _, err := f.Commit(t.Context(), last(f.claimTask(t, id, "m-1"), `1`)); err != nil {
 				t.Fatal(err)
 			}
 		}, status: checkpoint.Succeeded},
 		"redriven meanwhile": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			end(checkpoint.Failed)(t, f, id)
 			if err := f.End(t.Context(), f.claimTask(t, id, "m-2"), checkpoint.End{Status: checkpoint.Retrying, Failure: handler}); err != nil {
 				t.Fatal(err)
 			}
 		}, status: checkpoint.Retrying, reason: "MODEL_DOWN"},
 		"submit thought it was not sent": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
 			if _, _, err := f.Create(t.Context(), task.Message{ID: id, Thread: "th-1"}, *f.now.Load()); err != nil {
 				t.Fatal(err)
 			}

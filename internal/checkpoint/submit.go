@@ -39,7 +39,7 @@ func (s *Store) Create(ctx context.Context, m task.Message, at time.Time) (exist
 // claimed the task, which shows that it was put there after all.
 func (s *Store) SubmitFailed(ctx context.Context, id task.ID, reason string) error {
 	return s.resubmit(ctx, id,
-		is("status", Queued).And(expression.Name("attempts").AttributeNotExists()),
+		is(Queued).And(expression.Name("attempts").AttributeNotExists()),
 		expression.Set(expression.Name("status"), expression.Value(Failed)).
 			Set(expression.Name("error"), expression.Value(failureItem{task.CodeSubmitFailed, reason})))
 }
@@ -47,7 +47,7 @@ func (s *Store) SubmitFailed(ctx context.Context, id task.ID, reason string) err
 // Requeue takes back what [Store.SubmitFailed] noted, before another try to put the task on the queue.
 func (s *Store) Requeue(ctx context.Context, id task.ID) error {
 	return s.resubmit(ctx, id,
-		is("status", Failed).And(expression.Name("error.code").Equal(expression.Value(task.CodeSubmitFailed))),
+		is(Failed).And(expression.Name("error.code").Equal(expression.Value(task.CodeSubmitFailed))),
 		expression.Set(expression.Name("status"), expression.Value(Queued)).Remove(expression.Name("error")))
 }
 
@@ -101,6 +101,6 @@ func (s *Store) KeySent(ctx context.Context, hash, messageID string) error {
 	return nil
 }
 
-func is(name string, s Status) expression.ConditionBuilder {
-	return expression.Name(name).Equal(expression.Value(s))
+func is(s Status) expression.ConditionBuilder {
+	return expression.Name("status").Equal(expression.Value(s))
 }

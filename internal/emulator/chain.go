@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"agentworker/internal/awsclient"
 	"agentworker/internal/emulator/alarm"
 	"agentworker/internal/emulator/apigateway"
 	"agentworker/internal/emulator/dynamodb"
@@ -221,6 +222,10 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 	if front.DynamoDB, err = url.Parse(tableURL); err != nil {
 		return fmt.Errorf("AWS_ENDPOINT_URL_DYNAMODB is not a URL: %w", err)
 	}
+	if c.topic, err = sns.New(sns.Config{Region: region, AccountID: account, Topics: []string{c.config.Stack.TopicName}, OnPublish: c.config.Notify}); err != nil {
+		return err
+	}
+	front.SNS, front.Notifications = c.topic, c.topic.NotificationsHandler()
 	if c.config.SQSEndpoint == "" {
 		opts := sqs.Options{BaseURL: c.awsURL, Region: region, AccountID: account, Logger: c.log}
 		if c.config.DataDir != "" {
@@ -230,17 +235,15 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 			return err
 		}
 		front.SQS = c.sqsServer
-		c.later("SQS", func(context.Context) error { return c.sqsServer.Close() })
 	}
-	if c.topic, err = sns.New(sns.Config{Region: region, AccountID: account, Topics: []string{c.config.Stack.TopicName}, OnPublish: c.config.Notify}); err != nil {
-		return err
-	}
-	front.SNS, front.Notifications = c.topic, c.topic.NotificationsHandler()
 	front.Lambda = http.HandlerFunc(c.serveLambda)
 
 	e := endpoint.New(front)
 	c.later("AWS APIs", func(context.Context) error { return e.Close() })
 	c.serve("AWS APIs", l, e)
+	if c.sqsServer != nil { // before the endpoint, which waits for long polls to be answered
+		c.later("SQS", func(context.Context) error { return c.sqsServer.Close() })
+	}
 	return nil
 }
 
@@ -274,8 +277,17 @@ func (c *Chain) watch(what string, table *dynamodb.Server) {
 }
 
 func (c *Chain) createResources(ctx context.Context) error {
-	client := awsdynamodb.New(awsdynamodb.Options{Region: region, Credentials: localCredentials(), BaseEndpoint: aws.String(or(c.config.DynamoDBEndpoint, c.awsURL))})
-	c.sqsClient = awssqs.New(awssqs.Options{Region: region, Credentials: localCredentials(), BaseEndpoint: aws.String(or(c.config.SQSEndpoint, c.awsURL))})
+	calls := awsclient.HTTPClient(0) // the mappings poll for 20 s
+	c.later("clients", func(context.Context) error {
+		calls.CloseIdleConnections()
+		return nil
+	})
+	client := awsdynamodb.New(awsdynamodb.Options{
+		Region: region, Credentials: localCredentials(), HTTPClient: calls, BaseEndpoint: aws.String(or(c.config.DynamoDBEndpoint, c.awsURL)),
+	})
+	c.sqsClient = awssqs.New(awssqs.Options{
+		Region: region, Credentials: localCredentials(), HTTPClient: calls, BaseEndpoint: aws.String(or(c.config.SQSEndpoint, c.awsURL)),
+	})
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return createTable(ctx, client, c.config.Stack.TableName) })
 	g.Go(func() (err error) {

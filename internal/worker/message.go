@@ -222,5 +222,5 @@ func backoff(try int) time.Duration {
 	if try < 10 {
 		d = min(d, time.Second<<max(try, 0))
 	}
-	return d + rand.N(d/4) //nolint:gosec // jitter needs no secrecy
+	return d + rand.N(d/4)
 }

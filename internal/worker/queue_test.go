@@ -132,7 +132,7 @@ func (i invoker) Invoke(ctx context.Context, payload []byte) (lambda.Result, err
 	defer cancel()
 	out, err := i.f.Handle(ctx, event)
 	if err != nil {
-		return lambda.Result{FunctionError: "Unhandled", Payload: []byte(`{}`)}, nil //nolint:nilerr // that is how Lambda says it
+		return lambda.Result{FunctionError: "Unhandled", Payload: []byte(`{}`)}, nil
 	}
 	answer, err := json.Marshal(out)
 	return lambda.Result{Payload: answer}, err
@@ -170,6 +170,7 @@ func (c *chain) until(t *testing.T, what string, ok func() bool) {
 }
 
 func (c *chain) statusIs(t *testing.T, id task.ID, status checkpoint.Status) func() bool {
+	t.Helper()
 	return func() bool {
 		rec, err := c.store.Record(t.Context(), id)
 		return err == nil && rec.Status == status

@@ -72,12 +72,11 @@ func TestAChangedListOfStepsFailsTheTask(t *testing.T) {
 			return "", nil
 		}
 	}
-	fail := errors.New("once")
-	first := func(ctx context.Context, run task.Run) (string, error) {
-		if _, err := steps("one", "two")(ctx, run); err != nil {
-			return "", err
+	failing := func(before func(context.Context, task.Run) (string, error)) func(context.Context, task.Run) (string, error) {
+		return func(ctx context.Context, run task.Run) (string, error) {
+			out, err := before(ctx, run)
+			return out, errors.Join(err, errors.New("once"))
 		}
-		return "", fail
 	}
 	for name, second := range map[string]func(context.Context, task.Run) (string, error){
 		"renamed": steps("one", "2"), "swapped": steps("two", "one"), "left out": steps("one"), "one added before": steps("zero", "one", "two"),
@@ -106,8 +105,8 @@ func TestAChangedListOfStepsFailsTheTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := setUp(t, nil)
-			do := script{"steps": first}
-			f.Config.Tasks = registry(t, do)
+			do := script{"steps": failing(steps("one", "two"))}
+			f.Tasks = registry(t, do)
 			id, m := newTask("steps")
 			wantFailed(t, f.handle(t, m), m)
 			do["steps"] = second

@@ -164,7 +164,7 @@ var _ Store = (*checkpoint.Store)(nil)
 func seconds(d time.Duration) int32 {
 	const most = 12 * time.Hour
 	d = min(max(d, 0), most)
-	return int32((d + time.Second - 1) / time.Second) //nolint:gosec // at most 43,200
+	return int32((d + time.Second - 1) / time.Second)
 }
 
 var errNoQueue = errors.New("the record's queue is not among the configured ones")

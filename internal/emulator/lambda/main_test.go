@@ -130,8 +130,13 @@ func gone(t *testing.T, pid int) {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	limit, tick := time.NewTimer(10*time.Second), time.NewTicker(2*time.Millisecond)
+	defer limit.Stop()
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
 			t.Fatalf("waited 10 s in vain until %s", what)
 		}
 	}

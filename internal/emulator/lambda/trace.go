@@ -34,5 +34,5 @@ func traceOf(ctx context.Context) string {
 func NewTrace(now time.Time) string {
 	var random [20]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", uint32(now.Unix()), hex.EncodeToString(random[:12]), hex.EncodeToString(random[12:]))
+	return fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", now.Unix(), hex.EncodeToString(random[:12]), hex.EncodeToString(random[12:]))
 }

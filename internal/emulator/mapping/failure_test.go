@@ -343,8 +343,10 @@ func TestValidate(t *testing.T) {
 		{"split second", func(c *mapping.Config) { c.BatchingWindow = 1500 * time.Millisecond }, []string{"whole number of seconds"}},
 		{"concurrency 1", func(c *mapping.Config) { c.MaximumConcurrency = 1 }, []string{"MaximumConcurrency 1 "}},
 		{"concurrency 1001", func(c *mapping.Config) { c.MaximumConcurrency = 1001 }, []string{"MaximumConcurrency 1001 "}},
-		{"everything at once", func(c *mapping.Config) { *c = mapping.Config{QueueARN: "q", BatchSize: -1, MaximumConcurrency: -1} },
-			[]string{"QueueURL", "QueueARN", "Function", "SQS", "BatchSize -1", "MaximumConcurrency -1"}},
+		{
+			"everything at once", func(c *mapping.Config) { *c = mapping.Config{QueueARN: "q", BatchSize: -1, MaximumConcurrency: -1} },
+			[]string{"QueueURL", "QueueARN", "Function", "SQS", "BatchSize -1", "MaximumConcurrency -1"},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -56,8 +56,8 @@ func (m *Mapping) gather(ctx context.Context) []message {
 func (m *Mapping) receive(ctx context.Context, atMost int, wait time.Duration) ([]message, error) {
 	out, err := m.config.SQS.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl:                    &m.config.QueueURL,
-		MaxNumberOfMessages:         int32(min(atMost, receiveSize)),
-		WaitTimeSeconds:             int32(wait / time.Second),
+		MaxNumberOfMessages:         int32(min(atMost, receiveSize)), //nolint:gosec // at most 10
+		WaitTimeSeconds:             int32(wait / time.Second),       //nolint:gosec // at most 20
 		MessageAttributeNames:       []string{"All"},
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 	})

@@ -24,7 +24,7 @@ func BenchmarkSendMessage(b *testing.B) {
 			}
 			b.Cleanup(func() { _ = server.Close() })
 			post := func(action, body string) {
-				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+				r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", strings.NewReader(body))
 				r.Header.Set("X-Amz-Target", "AmazonSQS."+action)
 				w := httptest.NewRecorder()
 				server.ServeHTTP(w, r)

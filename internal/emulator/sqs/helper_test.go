@@ -117,8 +117,8 @@ func pairs(list []string) map[string]string {
 
 func arn(name string) string { return "arn:aws:sqs:us-east-1:000000000000:" + name }
 
-func redrive(dlq string, max int) string {
-	return fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, arn(dlq), max)
+func redrive(dlq string, most int) string {
+	return fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, arn(dlq), most)
 }
 
 func (w *world) send(url, body string, change ...func(*awssqs.SendMessageInput)) *awssqs.SendMessageOutput {
@@ -153,9 +153,9 @@ func waiting(seconds int32) receiving {
 	return func(in *awssqs.ReceiveMessageInput) { in.WaitTimeSeconds = seconds }
 }
 
-func (w *world) receiveFrom(ctx context.Context, url string, max int32, change ...receiving) ([]types.Message, error) {
+func (w *world) receiveFrom(ctx context.Context, url string, most int32, change ...receiving) ([]types.Message, error) {
 	in := &awssqs.ReceiveMessageInput{
-		QueueUrl: &url, MaxNumberOfMessages: max,
+		QueueUrl: &url, MaxNumberOfMessages: most,
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
 		MessageAttributeNames:       []string{"All"},
 	}
@@ -169,9 +169,9 @@ func (w *world) receiveFrom(ctx context.Context, url string, max int32, change .
 	return out.Messages, nil
 }
 
-func (w *world) receive(url string, max int32, change ...receiving) []types.Message {
+func (w *world) receive(url string, most int32, change ...receiving) []types.Message {
 	w.Helper()
-	got, err := w.receiveFrom(w.Context(), url, max, change...)
+	got, err := w.receiveFrom(w.Context(), url, most, change...)
 	return must(w, got, err)
 }
 
@@ -186,9 +186,9 @@ func (w *world) one(url string, change ...receiving) types.Message {
 }
 
 // returned receives messages and puts them back at once. (The SDK cannot say VisibilityTimeout 0.)
-func (w *world) returned(url string, max int32, change ...receiving) []types.Message {
+func (w *world) returned(url string, most int32, change ...receiving) []types.Message {
 	w.Helper()
-	got := w.receive(url, max, change...)
+	got := w.receive(url, most, change...)
 	for _, m := range got {
 		must(w, 0, w.hide(url, m, 0))
 	}

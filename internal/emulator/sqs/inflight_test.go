@@ -52,9 +52,9 @@ func TestHandleThatWasNeverGivenOut(t *testing.T) {
 	w.send(other, "x")
 	m := w.one(other)
 	w.send(url, "y")
-	real := *w.one(url).ReceiptHandle
+	valid := *w.one(url).ReceiptHandle
 	for name, handle := range map[string]*string{
-		"garbage": aws.String("garbage"), "base64": aws.String("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), "other queue's": m.ReceiptHandle, "altered": aws.String(real[:12] + "B" + real[13:]),
+		"garbage": aws.String("garbage"), "base64": aws.String("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), "other queue's": m.ReceiptHandle, "altered": aws.String(valid[:12] + "B" + valid[13:]),
 	} {
 		t.Log(name)
 		wantError[*types.ReceiptHandleIsInvalid](t, w.delete(url, types.Message{ReceiptHandle: handle}))

@@ -33,6 +33,8 @@ func serveChild(dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("http://" + listener.Addr().String())
+	if _, err := fmt.Fprintln(os.Stdout, "http://"+listener.Addr().String()); err != nil {
+		return err
+	}
 	return http.Serve(listener, server)
 }

@@ -46,7 +46,7 @@ func TestProtocol(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := httptest.NewRequest(c.method, "/", strings.NewReader(c.body))
+			r := httptest.NewRequestWithContext(t.Context(), c.method, "/", strings.NewReader(c.body))
 			r.Header.Set("Content-Type", "application/x-amz-json-1.0")
 			r.Header.Set("X-Amz-Target", c.target)
 			w := httptest.NewRecorder()

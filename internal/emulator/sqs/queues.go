@@ -91,18 +91,18 @@ func (c *call) listDeadLetterSourceQueues(in listSourcesRequest) (listSourcesAns
 
 // paging: up to 1,000 queues are listed, and without MaxResults there is no token to go on with.
 // Source: Amazon SQS API Reference, ListQueues.
-func paging(token string, limit *int) (after string, max int, err error) {
-	max = 1000
+func paging(token string, limit *int) (after string, most int, err error) {
+	most = 1000
 	if limit != nil {
-		if max = *limit; max < 1 || max > 1000 {
-			return "", 0, invalidValue(max, "MaxResults", "Must be an integer between 1 and 1000.")
+		if most = *limit; most < 1 || most > 1000 {
+			return "", 0, invalidValue(most, "MaxResults", "Must be an integer between 1 and 1000.")
 		}
 	}
 	name, err := base64.StdEncoding.DecodeString(token)
 	if err != nil {
 		return "", 0, invalidValue(token, "NextToken", "The token is not one that this action returned.")
 	}
-	return string(name), max, nil
+	return string(name), most, nil
 }
 
 func nextToken(names []string, more bool) string {

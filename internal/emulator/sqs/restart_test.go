@@ -206,8 +206,13 @@ func (l *load) untilKilled(dir string) {
 	for i := range 4 {
 		clients.Go(func() { l.receiveUntilError(ctx, client, urls[i%2]) })
 	}
-	for deadline := time.Now().Add(20 * time.Second); acknowledged.Load() < 250; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	limit, tick := time.NewTimer(20*time.Second), time.NewTicker(time.Millisecond)
+	defer limit.Stop()
+	defer tick.Stop()
+	for acknowledged.Load() < 250 {
+		select {
+		case <-tick.C:
+		case <-limit.C:
 			l.Fatalf("only %d sends were acknowledged in 20 s", acknowledged.Load())
 		}
 	}

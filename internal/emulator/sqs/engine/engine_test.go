@@ -13,9 +13,9 @@ import (
 	"agentworker/internal/emulator/sqs/engine"
 )
 
-func receive(t *testing.T, e *engine.Engine, name string, max int) []engine.Message {
+func receive(t *testing.T, e *engine.Engine, name string, most int) []engine.Message {
 	t.Helper()
-	got, err := e.Receive(t.Context(), name, engine.Demand{Max: max})
+	got, err := e.Receive(t.Context(), name, engine.Demand{Max: most})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,46 @@
+// Package awsclient is how the functions and the local chain call AWS over HTTP.
+package awsclient
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+)
+
+// answerTimeout is how long a function waits for an answer to begin. A connection that has died silently then costs
+// one try of the SDK's and not the whole invocation. No call of the functions is a long poll of more than a second.
+const answerTimeout = 5 * time.Second
+
+// Load is the SDK's configuration from the function's environment.
+func Load(ctx context.Context) (aws.Config, error) {
+	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(HTTPClient(answerTimeout)))
+}
+
+// HTTPClient has the SDK's settings and a limit on the wait for an answer to begin; 0: none.
+func HTTPClient(answerTimeout time.Duration) *http.Client {
+	transport := awshttp.NewBuildableClient().GetTransport()
+	transport.ResponseHeaderTimeout = answerTimeout
+	return &http.Client{
+		Transport: plainBody{transport},
+		// No service of ours redirects; a signed request must not go elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// plainBody hands a request's body on without its WriteTo method. The SDK (smithy-go 1.28.9) closes the body as soon as an
+// answer is there, and a closed one answers WriteTo with io.EOF; when that comes before net/http has seen the body's end,
+// as it may with a server this near, net/http drops the connection and with it the rest of the answer.
+type plainBody struct{ *http.Transport }
+
+func (p plainBody) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil && r.Body != http.NoBody {
+		r = r.Clone(r.Context())
+		r.Body = struct{ io.ReadCloser }{r.Body}
+	}
+	return p.Transport.RoundTrip(r)
+}
