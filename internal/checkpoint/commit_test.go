@@ -17,35 +17,40 @@ import (
 
 func TestTwelveWritersOnOneThreadLoseNothing(t *testing.T) {
 	t.Parallel()
-	f := setUp(t)
-	const writers = 12
-	var all sync.WaitGroup
-	for i := range writers {
-		rec := f.claimTask(t, task.NewID("th-1", *f.now.Load()), fmt.Sprint("m-", i))
-		all.Go(func() {
-			if _, err := f.Commit(t.Context(), last(rec, fmt.Sprint(i))); err != nil {
-				t.Errorf("writer %d: %v", i, err)
+	for name, isLast := range map[string]bool{"last steps": true, "steps on the way": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t)
+			const writers = 12
+			var all sync.WaitGroup
+			for i := range writers {
+				c := last(f.claimTask(t, task.NewID("th-1", *f.now.Load()), fmt.Sprint("m-", i)), fmt.Sprint(i))
+				c.Last = isLast
+				all.Go(func() {
+					if _, err := f.Commit(t.Context(), c); err != nil {
+						t.Errorf("writer %d: %v", i, err)
+					}
+				})
+			}
+			all.Wait()
+			got, err := f.Latest(t.Context(), "th-1", 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for i, c := range got {
+				if want := uint64(len(got) - i); c.N != want {
+					t.Errorf("checkpoint at place %d has number %d, want %d", i, c.N, want)
+				}
+				seen[string(c.Data)] = true
+			}
+			if len(got) != writers || len(seen) != writers {
+				t.Errorf("%d checkpoints with %d different outputs, want %d of each", len(got), len(seen), writers)
+			}
+			if res, err := f.Result(t.Context(), "th-1"); isLast && (err != nil || res.N != writers) {
+				t.Errorf("newest result has number %d (%v), want %d", res.N, err, writers)
 			}
 		})
-	}
-	all.Wait()
-	got, err := f.Latest(t.Context(), "th-1", 0, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for i, c := range got {
-		if want := uint64(len(got) - i); c.N != want {
-			t.Errorf("checkpoint at place %d has number %d, want %d", i, c.N, want)
-		}
-		seen[string(c.Data)] = true
-	}
-	if len(got) != writers || len(seen) != writers {
-		t.Errorf("%d checkpoints with %d different outputs, want %d of each", len(got), len(seen), writers)
-	}
-	res, err := f.Result(t.Context(), "th-1")
-	if err != nil || res.N != writers {
-		t.Errorf("newest result has number %d (%v), want %d", res.N, err, writers)
 	}
 }
 

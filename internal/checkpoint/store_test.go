@@ -138,6 +138,7 @@ func (f *faulty) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWr
 	}
 	if f.repeat.Load() {
 		_, _ = f.API.TransactWriteItems(ctx, in, o...)
+		in.ClientRequestToken = nil // as if it came after the ten minutes for which DynamoDB knows it
 	}
 	return f.API.TransactWriteItems(ctx, in, o...)
 }

@@ -43,7 +43,7 @@ func newRun(w *Worker, c claimed, d *delivery) *run {
 		r.newest = c.latest[0].N
 	}
 	for _, cp := range c.latest {
-		if cp.Last && cp.TaskID != r.id && len(r.turns) < mostTurns {
+		if cp.Last && len(r.turns) < mostTurns {
 			r.turns = append([]task.Turn{{TaskID: cp.TaskID, Task: cp.Task, Data: cp.Data}}, r.turns...)
 		}
 	}

@@ -81,6 +81,10 @@ func TestAChangedListOfStepsFailsTheTask(t *testing.T) {
 	for name, second := range map[string]func(context.Context, task.Run) (string, error){
 		"renamed": steps("one", "2"), "swapped": steps("two", "one"), "left out": steps("one"), "one added before": steps("zero", "one", "two"),
 		"error ignored": steps("careless", "one"),
+		"error hidden": func(ctx context.Context, run task.Run) (string, error) {
+			_, err := step(ctx, run, "other", new(atomic.Int64))
+			return "", fmt.Errorf("something: %v", err) //nolint:errorlint // hides what it wraps
+		},
 		"same name twice": func(ctx context.Context, run task.Run) (string, error) {
 			return steps("one", "two", "three", "three")(ctx, run)
 		},
