@@ -46,7 +46,7 @@ func newHandler(ctx context.Context) (*dlqalarm.Handler, error) {
 	}
 	return dlqalarm.New(dlqalarm.Config{
 		Queues:   []dlqalarm.Queue{{URL: cfg.DLQURL, Alarm: cfg.DLQAlarm}, {URL: cfg.OrderedDLQURL, Alarm: cfg.OrderedDLQAlarm}},
-		Tasks:    types,
+		Tasks:    types.AllowTopics(cfg.AllowedTopics...),
 		Store:    checkpoint.New(dynamodb.NewFromConfig(aws), cfg.Table, checkpoint.Options{Retention: cfg.RecordRetention}),
 		SQS:      sqs.NewFromConfig(aws),
 		Topic:    sns.NewFromConfig(aws),

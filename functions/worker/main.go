@@ -12,8 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"agentworker/internal/agent"
-	"agentworker/internal/agent/model"
-	"agentworker/internal/agent/retrieval"
+	"agentworker/internal/agent/providers"
 	"agentworker/internal/awsclient"
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/config"
@@ -36,22 +35,32 @@ func newWorker(ctx context.Context) (*worker.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys, err := config.Load[config.Keys]()
+	if err != nil {
+		return nil, err
+	}
 	aws, err := awsclient.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	logger := lambdacontext.NewLogger()
+	chosen, err := providers.New(ctx, cfg, keys, aws, logger)
 	if err != nil {
 		return nil, err
 	}
 	store := checkpoint.New(dynamodb.NewFromConfig(aws), cfg.Table, checkpoint.Options{Retention: cfg.RecordRetention})
 	types, err := task.NewRegistry(agent.Types(agent.Config{
-		Retriever: retrieval.Builtin(), Model: model.Offline{}, Tickets: store,
+		Retriever: chosen.Retriever, Model: chosen.Answers, Chat: chosen.Chat, Tickets: store,
+		TokenLimit: int64(cfg.MaxTokensPerTask),
 	})...)
 	if err != nil {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Tasks:           types,
+		Tasks:           types.AllowTopics(cfg.AllowedTopics...),
 		Store:           store,
 		Queue:           sqs.NewFromConfig(aws),
-		Logger:          lambdacontext.NewLogger(),
+		Logger:          logger,
 		Metrics:         telemetry.NewMetrics(cfg.MetricsNamespace, os.Stdout),
 		QueueURLs:       []string{cfg.QueueURL, cfg.OrderedQueueURL},
 		Retries:         cfg.Retries,

@@ -14,6 +14,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"agentworker/internal/emulator"
+	"agentworker/internal/emulator/chaos"
 	"agentworker/internal/emulator/lambda"
 	"agentworker/internal/emulator/mapping"
 	"agentworker/internal/emulator/sns"
@@ -108,6 +109,17 @@ func logRecord(at time.Time, members []task.Member) slog.Record {
 	return record
 }
 
+// injection shows a fault that was made on purpose.
+func (c *console) injection(i chaos.Injection) {
+	attrs := []any{"during", i.What}
+	for _, a := range []slog.Attr{slog.String("process", i.Process), slog.String("task_id", i.Task)} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
+	}
+	slog.New(c.handler).Warn(fmt.Sprintf("%-8s %s", "chaos", i.Kind), attrs...)
+}
+
 // notification shows what dlqalarm publishes, as the mail that people get from the topic.
 func (c *console) notification(n sns.Notification) {
 	rule := strings.Repeat("─", 78)
@@ -122,6 +134,7 @@ func welcome(chain *emulator.Chain, s settings, took time.Duration) string {
 	return strings.NewReplacer("{api}", chain.APIURL(), "{aws}", chain.AWSURL(), "{state}", state, "{took}", took.Round(time.Millisecond).String(), "{workers}", fmt.Sprint(s.Workers)).Replace(`
 Ready after {took}.
   HTTP API   {api}
+  Page       {api}/   (ask, watch, see why something failed)
   AWS APIs   {aws}   (SQS, DynamoDB, SNS, Lambda; any credentials)
   Workers    {workers}
   State      {state}

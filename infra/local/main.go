@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/caarlos0/env/v11"
-
+	"agentworker/internal/config"
 	"agentworker/internal/emulator"
+	"agentworker/internal/emulator/chaos"
 	"agentworker/internal/topology"
 )
 
@@ -25,6 +25,9 @@ type settings struct {
 	AWSPort int    `env:"AWS_PORT" envDefault:"4566"`
 	DataDir string `env:"DATA_DIR"`
 	Workers int    `env:"WORKERS" envDefault:"2"`
+	Chaos   string `env:"CHAOS"`
+
+	Retriever string `env:"RETRIEVER"`
 
 	DynamoDBEndpoint string `env:"AWS_ENDPOINT_URL_DYNAMODB"`
 	SQSEndpoint      string `env:"AWS_ENDPOINT_URL_SQS"`
@@ -39,7 +42,7 @@ func main() {
 
 func run() error {
 	began := time.Now()
-	s, err := read()
+	s, err := config.Load[settings]()
 	if err != nil {
 		return err
 	}
@@ -48,12 +51,17 @@ func run() error {
 	defer stop()
 
 	console := newConsole(os.Stdout)
+	faults, err := injector(s.Chaos, console)
+	if err != nil {
+		return err
+	}
 	account := &account{}
 	chain, err := emulator.Start(ctx, emulator.Config{
 		Stack: topology.Default(),
 		Port:  s.Port, AWSPort: s.AWSPort, DataDir: s.DataDir, Workers: s.Workers,
 		BinDir: filepath.Join("build", "local"), ToolsDir: ".tools",
 		DynamoDBEndpoint: s.DynamoDBEndpoint, SQSEndpoint: s.SQSEndpoint,
+		WorkerEnv: workerEnv(s.Retriever), Chaos: faults,
 		Logger: slog.New(console.handler), Output: console.line, Notify: console.notification, Batch: account.add,
 	})
 	if err != nil {
@@ -77,20 +85,22 @@ func run() error {
 	return failure
 }
 
-// read refuses what cannot work, with every problem in one message.
-func read() (settings, error) {
-	s, err := env.ParseAs[settings]()
-	var problems []error
-	var list env.AggregateError
-	if errors.As(err, &list) {
-		for _, problem := range list.Errors {
-			var parse env.ParseError
-			if errors.As(problem, &parse) {
-				problem = fmt.Errorf("%s must be a whole number", map[string]string{"Port": "PORT", "AWSPort": "AWS_PORT", "Workers": "WORKERS"}[parse.Name])
-			}
-			problems = append(problems, problem)
-		}
+// injector breaks things as CHAOS says, and tells so on the console; nil: nothing does.
+func injector(text string, console *console) (*chaos.Injector, error) {
+	plan, err := chaos.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("CHAOS cannot be used: %w", err)
 	}
+	if plan == nil {
+		return nil, nil //nolint:nilnil // no faults, no injector
+	}
+	console.print("Things will go wrong on purpose, and again with CHAOS=" + plan.String())
+	return chaos.New(*plan, chaos.Watch{Injected: console.injection}), nil
+}
+
+// Validate says what is wrong with the values beyond their form.
+func (s settings) Validate() error {
+	var problems []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			problems = append(problems, fmt.Errorf(format, args...))
@@ -98,19 +108,19 @@ func read() (settings, error) {
 	}
 	check(s.Port >= 0 && s.Port <= 65535, "PORT is %d; set 1 to 65535, or 0 for any free one", s.Port)
 	check(s.AWSPort >= 0 && s.AWSPort <= 65535, "AWS_PORT is %d; set 1 to 65535, or 0 for any free one", s.AWSPort)
-	check(s.Port != s.AWSPort || s.Port == 0, "PORT and AWS_PORT are both %d; set two different ones", s.Port)
-	check(s.Workers >= 1 && s.Workers <= 100 || err != nil, "WORKERS is %d; set 1 to 100", s.Workers)
-	for name, value := range map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": s.DynamoDBEndpoint, "AWS_ENDPOINT_URL_SQS": s.SQSEndpoint} {
-		u, err := url.Parse(value)
-		check(value == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "%s is not a URL such as http://127.0.0.1:8000", name)
-	}
+	check(s.Port != s.AWSPort || s.Port == 0, "AWS_PORT is %d, as PORT is; set two different ones", s.AWSPort)
+	check(s.Workers >= 1 && s.Workers <= 100, "WORKERS is %d; set 1 to 100", s.Workers)
+	check(isURL(s.DynamoDBEndpoint), "AWS_ENDPOINT_URL_DYNAMODB is not a URL such as http://127.0.0.1:8000")
+	check(isURL(s.SQSEndpoint), "AWS_ENDPOINT_URL_SQS is not a URL such as http://127.0.0.1:9324")
 	if s.DataDir != "" {
-		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-			problems = append(problems, fmt.Errorf("DATA_DIR cannot be used: %w", err))
-		}
+		err := os.MkdirAll(s.DataDir, 0o700)
+		check(err == nil, "DATA_DIR cannot be used: %w", err)
 	}
-	if len(problems) > 0 {
-		return s, fmt.Errorf("the settings cannot be used:\n%w", errors.Join(problems...))
-	}
-	return s, nil
+	return errors.Join(problems...)
+}
+
+// isURL accepts what is not set, too.
+func isURL(s string) bool {
+	u, err := url.Parse(s)
+	return s == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 
+	"agentworker/internal/agent/chat"
 	"agentworker/internal/task"
 )
 
@@ -46,6 +47,7 @@ type Answer struct {
 	Text      string
 	Citations []Citation // of passages of the request; the text refers to the first as [1]
 	Model     string     // names the model for the reader of the result
+	Usage     chat.Usage // what the answer cost; zero: nothing
 }
 
 // Citation names the passage that supports an answer.

@@ -24,7 +24,7 @@ func Conversation(results []task.Turn) []Turn {
 	var turns []Turn
 	left := MaxConversationRunes
 	for _, result := range slices.Backward(results) {
-		if result.Task != RAGQuery {
+		if result.Task != RAGQuery && result.Task != AgentRun {
 			continue
 		}
 		var turn Turn

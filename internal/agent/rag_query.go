@@ -38,8 +38,9 @@ type retrieved struct {
 }
 
 type ragQuery struct {
-	retriever Retriever
-	model     Model
+	retriever  Retriever
+	model      Model
+	tokenLimit int64
 }
 
 func (q ragQuery) definition() task.Definition[Question, QuestionResult] {
@@ -69,6 +70,10 @@ func (q ragQuery) run(ctx context.Context, run task.Run, in Question) (QuestionR
 		})
 		if err != nil {
 			return QuestionResult{}, fmt.Errorf("generate an answer: %w", err)
+		}
+		effects.UseTokens(answer.Usage.InputTokens, answer.Usage.OutputTokens)
+		if used := effects.Tokens().Total(); q.tokenLimit > 0 && used > q.tokenLimit {
+			return QuestionResult{}, task.Failf(task.CodeTokenLimit, "the task has used %d tokens, its limit is %d", used, q.tokenLimit)
 		}
 		return QuestionResult{
 			Question:  in.Question,

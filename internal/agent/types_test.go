@@ -34,6 +34,10 @@ func TestFieldsAreChecked(t *testing.T) {
 		"question blank":            {"rag_query", question(" \t\n\u3000\u200b\ufeff"), "question must not be only white space"},
 		"question of another case":  {"rag_query", `{"Question":"q"}`, "question must not be empty"},
 		"question a number":         {"rag_query", `{"question":5}`, "question must be a string"},
+		"agent":                     {"agent_run", `{"question":"q","max_steps":30}`, ""},
+		"agent without limit":       {"agent_run", `{"question":"q","max_steps":null}`, ""},
+		"agent without fields":      {"agent_run", `{"max_steps":0}`, "question must not be empty; max_steps must be a whole number from 1 to 30"},
+		"agent with too many steps": {"agent_run", `{"question":"q","max_steps":31}`, "max_steps must be a whole number from 1 to 30"},
 		"ticket":                    {"update_ticket", `{"ticket_id":"TK-1001","status":"closed"}`, ""},
 		"ticket with version":       {"update_ticket", `{"ticket_id":"TK-1001","status":"open","expected_version":0}`, ""},
 		"ticket with null version":  {"update_ticket", `{"ticket_id":"TK-1001","status":"open","expected_version":null,"x":1}`, ""},
@@ -62,7 +66,7 @@ func TestFieldsAreChecked(t *testing.T) {
 
 func TestTypes(t *testing.T) {
 	t.Parallel()
-	for name, ordered := range map[string]bool{"rag_query": false, "update_ticket": true} {
+	for name, ordered := range map[string]bool{"rag_query": false, "update_ticket": true, "agent_run": false} {
 		if typ, ok := registry(t, agent.Config{}).Lookup(name); !ok || typ.Ordered != ordered {
 			t.Errorf("Lookup(%q): got %+v, %t, want ordered %t", name, typ, ok, ordered)
 		}

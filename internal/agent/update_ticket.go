@@ -71,39 +71,43 @@ func (u updateTicket) definition() task.Definition[TicketUpdate, TicketResult] {
 }
 
 func (u updateTicket) run(ctx context.Context, run task.Run, in TicketUpdate) (TicketResult, error) {
-	// The ticket is read inside the step: when another task changes it meanwhile, the step is run again
-	// and must decide anew.
 	return task.LastStep(ctx, run, "update", func(ctx context.Context, effects *task.Effects) (TicketResult, error) {
-		ticket, err := u.tickets.Ticket(ctx, in.TicketID)
-		if errors.Is(err, checkpoint.ErrNotFound) {
-			ticket, err = task.Ticket{ID: in.TicketID}, nil
-		}
-		if err != nil {
-			return TicketResult{}, fmt.Errorf("read ticket %s: %w", in.TicketID, err)
-		}
-		if want := in.ExpectedVersion; want != nil && *want != ticket.Version {
-			return TicketResult{}, task.Failf(CodeVersionMismatch,
-				"ticket %s has version %d, not the expected %d", in.TicketID, ticket.Version, *want)
-		}
-
-		result := TicketResult{TicketID: in.TicketID, From: ticket.Status, Status: in.Status, Version: ticket.Version}
-		if in.Status == ticket.Status {
-			return result, nil
-		}
-		if legal := transitions[ticket.Status]; ticket.Version > 0 && !slices.Contains(legal, in.Status) {
-			return TicketResult{}, task.Failf(task.CodeIllegalChange,
-				"ticket %s cannot go from %q to %q; from %q it can go to: %s",
-				in.TicketID, ticket.Status, in.Status, ticket.Status, strings.Join(legal, ", "))
-		}
-		result.Version, result.Changed = ticket.Version+1, true
-		effects.SetTicket(task.Ticket{
-			ID:        in.TicketID,
-			Status:    in.Status,
-			Version:   result.Version,
-			UpdatedAt: u.now().UTC(),
-		})
-		return result, nil
+		return u.update(ctx, in, effects)
 	})
+}
+
+// update is called inside a step, where it reads the ticket: when another task changes it meanwhile, the step is run
+// again and must decide anew.
+func (u updateTicket) update(ctx context.Context, in TicketUpdate, effects *task.Effects) (TicketResult, error) {
+	ticket, err := u.tickets.Ticket(ctx, in.TicketID)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		ticket, err = task.Ticket{ID: in.TicketID}, nil
+	}
+	if err != nil {
+		return TicketResult{}, fmt.Errorf("read ticket %s: %w", in.TicketID, err)
+	}
+	if want := in.ExpectedVersion; want != nil && *want != ticket.Version {
+		return TicketResult{}, task.Failf(CodeVersionMismatch,
+			"ticket %s has version %d, not the expected %d", in.TicketID, ticket.Version, *want)
+	}
+
+	result := TicketResult{TicketID: in.TicketID, From: ticket.Status, Status: in.Status, Version: ticket.Version}
+	if in.Status == ticket.Status {
+		return result, nil
+	}
+	if legal := transitions[ticket.Status]; ticket.Version > 0 && !slices.Contains(legal, in.Status) {
+		return TicketResult{}, task.Failf(task.CodeIllegalChange,
+			"ticket %s cannot go from %q to %q; from %q it can go to: %s",
+			in.TicketID, ticket.Status, in.Status, ticket.Status, strings.Join(legal, ", "))
+	}
+	result.Version, result.Changed = ticket.Version+1, true
+	effects.SetTicket(task.Ticket{
+		ID:        in.TicketID,
+		Status:    in.Status,
+		Version:   result.Version,
+		UpdatedAt: u.now().UTC(),
+	})
+	return result, nil
 }
 
 func checkTicketUpdate(in TicketUpdate) (errs task.FieldErrors) {

@@ -18,29 +18,48 @@ const answerTimeout = 5 * time.Second
 
 // Load is the SDK's configuration from the function's environment.
 func Load(ctx context.Context) (aws.Config, error) {
-	return config.LoadDefaultConfig(ctx, config.WithHTTPClient(HTTPClient(answerTimeout)))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(buildable(answerTimeout)))
+	if err != nil {
+		return cfg, err
+	}
+	// Only now: the SDK itself adds the certificates of AWS_CA_BUNDLE to the client, and must know it.
+	cfg.HTTPClient = plainBody{cfg.HTTPClient}
+	return cfg, nil
+}
+
+func buildable(answerTimeout time.Duration) *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.ResponseHeaderTimeout = answerTimeout
+	})
 }
 
 // HTTPClient has the SDK's settings and a limit on the wait for an answer to begin; 0: none.
 func HTTPClient(answerTimeout time.Duration) *http.Client {
-	transport := awshttp.NewBuildableClient().GetTransport()
-	transport.ResponseHeaderTimeout = answerTimeout
 	return &http.Client{
-		Transport: plainBody{transport},
+		Transport: plainTransport{buildable(answerTimeout).GetTransport()},
 		// No service of ours redirects; a signed request must not go elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// plainBody hands a request's body on without its WriteTo method. The SDK (smithy-go 1.28.9) closes the body as soon as an
-// answer is there, and a closed one answers WriteTo with io.EOF; when that comes before net/http has seen the body's end,
-// as it may with a server this near, net/http drops the connection and with it the rest of the answer.
-type plainBody struct{ *http.Transport }
+type plainBody struct{ aws.HTTPClient }
 
-func (p plainBody) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Body != nil && r.Body != http.NoBody {
-		r = r.Clone(r.Context())
-		r.Body = struct{ io.ReadCloser }{r.Body}
+func (p plainBody) Do(r *http.Request) (*http.Response, error) { return p.HTTPClient.Do(plain(r)) }
+
+type plainTransport struct{ *http.Transport }
+
+func (p plainTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return p.Transport.RoundTrip(plain(r))
+}
+
+// plain hides the WriteTo method of a request's body. The SDK (smithy-go 1.28.9) closes the body as soon as an answer is
+// there, and a closed one answers WriteTo with io.EOF; when that comes before net/http has seen the body's end, as it may
+// with a server this near, net/http drops the connection and with it the rest of the answer.
+func plain(r *http.Request) *http.Request {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r
 	}
-	return p.Transport.RoundTrip(r)
+	r = r.Clone(r.Context())
+	r.Body = struct{ io.ReadCloser }{r.Body}
+	return r
 }

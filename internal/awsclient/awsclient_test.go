@@ -1,11 +1,14 @@
 package awsclient_test
 
 import (
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,4 +94,30 @@ func TestASignedRequestIsNotSentElsewhere(t *testing.T) {
 	if res.StatusCode != http.StatusTemporaryRedirect {
 		t.Errorf("status is %d, want the redirect itself", res.StatusCode)
 	}
+}
+
+// With a bundle of certificates, as isolated regions have it, the configuration still loads.
+func TestACertificateBundleIsAccepted(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	bundle := filepath.Join(t.TempDir(), "bundle.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(bundle, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_CA_BUNDLE", bundle)
+	t.Setenv("AWS_REGION", "us-east-1")
+	cfg, err := awsclient.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := cfg.HTTPClient.Do(req)
+	if err != nil {
+		t.Fatalf("the bundle's certificate is not trusted: %v", err)
+	}
+	_ = res.Body.Close()
 }

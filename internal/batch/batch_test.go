@@ -159,6 +159,7 @@ func TestGroupsRunInOrderAndSideBySide(t *testing.T) {
 	})
 }
 
+// Case: mixed groups
 func TestFailureStopsItsGroupOnly(t *testing.T) {
 	t.Parallel()
 	const behind = ": an earlier record of the group failed: "
@@ -221,6 +222,7 @@ func TestFailureStopsItsGroupOnly(t *testing.T) {
 	}
 }
 
+// Case: panic fails its record only
 func TestPanicFailsItsRecordOnly(t *testing.T) {
 	t.Parallel()
 	inChild := func(ctx context.Context) error {

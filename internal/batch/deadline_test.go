@@ -12,6 +12,8 @@ import (
 )
 
 // Two of three finish, the last one sleeps past the function's deadline: it alone comes back, in time.
+//
+// Case: timeout mid-batch
 func TestRecordThatOutlivesTheDeadlineIsHandedBackInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

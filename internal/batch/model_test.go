@@ -24,6 +24,18 @@ type behaviour struct {
 	Heeds bool   // returns its context's error as soon as that has ended
 }
 
+func behaviours() *rapid.Generator[behaviour] {
+	return rapid.Custom(func(t *rapid.T) behaviour {
+		return behaviour{
+			Group: rapid.SampledFrom([]string{"", "g1", "g2", "g3"}).Draw(t, "group"),
+			// In steps of 7 ms, so that nothing ends at the same moment as a context, which is a multiple of 100 ms.
+			Takes: time.Duration(rapid.IntRange(0, 40).Draw(t, "takes"))*7*time.Millisecond + time.Nanosecond,
+			Ends:  rapid.SampledFrom([]string{"ok", "ok", "ok", "error", "panic"}).Draw(t, "ends"),
+			Heeds: rapid.Bool().Draw(t, "heeds"),
+		}
+	})
+}
+
 // never is when the context ends of a batch without a deadline.
 const never = time.Hour
 
@@ -80,17 +92,8 @@ func model(records []behaviour, contextEnds, margin time.Duration) (want []outco
 
 func TestProcessDoesWhatTheModelSays(t *testing.T) {
 	t.Parallel()
-	behaviours := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) behaviour {
-		return behaviour{
-			Group: rapid.SampledFrom([]string{"", "g1", "g2", "g3"}).Draw(t, "group"),
-			// In steps of 7 ms, so that nothing ends at the same moment as a context, which is a multiple of 100 ms.
-			Takes: time.Duration(rapid.IntRange(0, 40).Draw(t, "takes"))*7*time.Millisecond + time.Nanosecond,
-			Ends:  rapid.SampledFrom([]string{"ok", "ok", "ok", "error", "panic"}).Draw(t, "ends"),
-			Heeds: rapid.Bool().Draw(t, "heeds"),
-		}
-	}), 0, 12)
 	rapid.Check(t, func(rt *rapid.T) {
-		list := behaviours.Draw(rt, "records")
+		list := rapid.SliceOfN(behaviours(), 0, 12).Draw(rt, "records")
 		// Without a margin what ends together with the context may or may not be heard.
 		margin := time.Duration(rapid.IntRange(1, 3).Draw(rt, "margin")) * 50 * time.Millisecond
 		ends := rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, never}).Draw(rt, "context ends")

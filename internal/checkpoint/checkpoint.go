@@ -30,7 +30,7 @@ type Status string
 // The statuses of a task. Only succeeded and failed are final, and a failed one is run again when its
 // message is moved out of the dead-letter queue.
 const (
-	Queued    Status = "queued"    // recorded; on the queue or about to be
+	Queued    Status = "queued"    // recorded; on the queue or about to be, also between two deliveries of a run that goes on
 	Running   Status = "running"   // a worker has claimed it
 	Retrying  Status = "retrying"  // an attempt ended without success; the message comes back
 	Succeeded Status = "succeeded" // its result is committed
@@ -46,8 +46,9 @@ type Record struct {
 	Steps       []Step    // the committed steps, in their order
 	Step        string    // the step that was committed or failed last
 	Error       *task.Failure
-	MessageID   string // of the newest message that carried the task
-	ResultN     uint64 // checkpoint that holds the result; 0: no result yet
+	MessageID   string      // of the newest message that carried the task
+	ResultN     uint64      // checkpoint that holds the result; 0: no result yet
+	Tokens      task.Tokens // used by the committed steps
 	Lease       Lease
 	SubmittedAt time.Time
 	UpdatedAt   time.Time
@@ -60,7 +61,7 @@ type Attempt struct {
 	EndedAt   time.Time // zero: running, or the worker died
 	MessageID string
 	Step      string        // at which it ended
-	Error     *task.Failure // nil: succeeded, running, or the worker died
+	Error     *task.Failure // nil: succeeded, running, or the worker died; its code is CONTINUED when the run goes on
 }
 
 // Step is a committed step of a task: its name and the number of its checkpoint.
@@ -87,6 +88,7 @@ type Checkpoint struct {
 	Last      bool           // the data is its task's result
 	Attempt   int
 	Duration  time.Duration // of the step
+	Tokens    task.Tokens   // that the step used
 	UpdatedAt time.Time
 }
 

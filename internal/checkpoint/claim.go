@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
@@ -111,15 +112,24 @@ func (r Record) knows(messageID string) bool {
 }
 
 // Tries counts the attempts that were made under the record's current message: a redrive out of the
-// dead-letter queue begins anew.
+// dead-letter queue begins anew. Attempts after which the run just goes on are no tries.
 func (r Record) Tries() int {
 	n := 0
 	for _, a := range r.Attempts {
-		if a.MessageID == r.MessageID {
+		if a.MessageID == r.MessageID && !a.Continued() {
 			n++
 		}
 	}
 	return n
+}
+
+// Continued reports whether the attempt ended between two steps, for the next one to go on there.
+func (a Attempt) Continued() bool { return a.Error != nil && a.Error.Code == task.CodeContinued }
+
+// GoesOn reports whether an earlier attempt under the record's current message has left the rest of its run to later
+// ones.
+func (r Record) GoesOn() bool {
+	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.MessageID == r.MessageID && a.Continued() })
 }
 
 // Live reports whether some worker may still be at the task.
@@ -133,10 +143,10 @@ func fenceIs(fence int64) expression.ConditionBuilder {
 
 // End is how an attempt ended that did not succeed.
 type End struct {
-	Status      Status // Retrying or Failed
-	Failure     task.Failure
-	Step        string    // at which it ended, "" before the first
-	NextRetryAt time.Time // zero when failed
+	Status      Status       // Retrying, Failed, or Queued when the run just goes on at the next delivery
+	Failure     task.Failure // of the attempt, and of the task unless that is queued
+	Step        string       // at which it ended, "" before the first
+	NextRetryAt time.Time    // zero unless retrying
 }
 
 // End closes the attempt that rec stands for, if it is still the task's owner; otherwise the error is [ErrFenceLost],
@@ -145,11 +155,15 @@ func (s *Store) End(ctx context.Context, rec Record, end End) error {
 	attempt := attemptName(rec)
 	upd := expression.
 		Set(expression.Name("status"), expression.Value(end.Status)).
-		Set(expression.Name("error"), expression.Value(failureItem(end.Failure))).
 		Set(expression.Name("updated_at"), expression.Value(stamp(s.now()))).
 		Set(expression.Name(attempt+".ended_at"), expression.Value(stamp(s.now()))).
 		Set(expression.Name(attempt+".error"), expression.Value(failureItem(end.Failure))).
 		Remove(expression.Name("lease_owner")).Remove(expression.Name("lease_until"))
+	if end.Status == Queued {
+		upd = upd.Remove(expression.Name("error"))
+	} else {
+		upd = upd.Set(expression.Name("error"), expression.Value(failureItem(end.Failure)))
+	}
 	if end.Step != "" {
 		upd = upd.Set(expression.Name("step"), expression.Value(end.Step)).
 			Set(expression.Name(attempt+".step"), expression.Value(end.Step))

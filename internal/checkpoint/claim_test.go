@@ -10,6 +10,7 @@ import (
 	"agentworker/internal/task"
 )
 
+// Case: idempotency lease (a worker dies after the claim)
 func TestWhoMayClaimATask(t *testing.T) {
 	t.Parallel()
 	failed := checkpoint.End{Status: checkpoint.Failed, Failure: task.Failure{Code: task.CodeFailed, Message: "no"}}

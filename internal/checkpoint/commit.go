@@ -25,6 +25,7 @@ type Commit struct {
 	Data     jsontext.Value
 	Last     bool // the data is the task's result, and the task has succeeded
 	Duration time.Duration
+	Tokens   task.Tokens  // used by the step; the record adds them up
 	Ticket   *task.Ticket // to change with it; nil: none
 }
 
@@ -129,7 +130,7 @@ func (c Commit) committed(now Record) (Step, bool) {
 func (c Commit) after(n uint64) Record {
 	rec := c.Record
 	rec.Steps = append(rec.Steps[:len(rec.Steps):len(rec.Steps)], Step{Name: c.Step, N: n})
-	rec.Step = c.Step
+	rec.Step, rec.Tokens = c.Step, rec.Tokens.Plus(c.Tokens)
 	if c.Last {
 		rec.Status, rec.ResultN, rec.Lease = Succeeded, n, Lease{Fence: rec.Lease.Fence}
 	}
@@ -169,6 +170,10 @@ func (s *Store) recordWrite(c Commit, n uint64) (types.TransactWriteItem, error)
 			expression.Value([]stepItem{{Name: c.Step, N: n}}))).
 		Set(expression.Name("step"), expression.Value(c.Step)).
 		Set(expression.Name("updated_at"), expression.Value(now))
+	if c.Tokens != (task.Tokens{}) {
+		upd = upd.Add(expression.Name("tokens_in"), expression.Value(c.Tokens.Input)).
+			Add(expression.Name("tokens_out"), expression.Value(c.Tokens.Output))
+	}
 	if c.Last {
 		attempt := attemptName(c.Record)
 		upd = upd.Set(expression.Name("status"), expression.Value(Succeeded)).
@@ -202,6 +207,7 @@ func (s *Store) checkpointWrite(c Commit, data packed, n uint64) (types.Transact
 		PK: threadPK(c.Record.TaskID.Thread()), SK: checkpointSK(n), Type: kindCheckpoint,
 		TaskID: string(c.Record.TaskID), Task: c.Record.Task, Step: c.Step, Parts: len(data.parts), Last: c.Last,
 		Attempt: len(c.Record.Attempts), Duration: c.Duration.Milliseconds(),
+		TokensIn: c.Tokens.Input, TokensOut: c.Tokens.Output,
 		UpdatedAt: stamp(s.now()), ExpiresAt: s.expiry(),
 	})
 	if data.inline != nil && err == nil {

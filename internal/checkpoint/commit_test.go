@@ -15,6 +15,7 @@ import (
 	"agentworker/internal/task"
 )
 
+// Case: concurrent updates to one record (12 writers append to one thread)
 func TestTwelveWritersOnOneThreadLoseNothing(t *testing.T) {
 	t.Parallel()
 	for name, isLast := range map[string]bool{"last steps": true, "steps on the way": false} {
@@ -54,6 +55,7 @@ func TestTwelveWritersOnOneThreadLoseNothing(t *testing.T) {
 	}
 }
 
+// Case: lexicographic sort key
 func TestNumbersSortBeyondEveryPowerOfTen(t *testing.T) {
 	t.Parallel()
 	f := setUp(t)
@@ -78,6 +80,7 @@ func TestNumbersSortBeyondEveryPowerOfTen(t *testing.T) {
 	}
 }
 
+// Case: wrong item is "latest"
 func TestLatestIsACheckpointWhateverElseTheThreadHolds(t *testing.T) {
 	t.Parallel()
 	f := setUp(t)
@@ -105,6 +108,7 @@ func TestLatestIsACheckpointWhateverElseTheThreadHolds(t *testing.T) {
 	}
 }
 
+// Case: idempotency lease (a zombie commits after somebody took over)
 func TestAZombieCommitsNothing(t *testing.T) {
 	t.Parallel()
 	f := setUp(t)
@@ -173,6 +177,8 @@ func TestWritesTakeEffectOnceWhenTheirAnswerIsLost(t *testing.T) {
 	}
 }
 
+// Case: conflict taken for something else
+// Case: transaction conflict not retried
 func TestWhatACancelledTransactionMeans(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -62,6 +62,8 @@ func (r Record) whyDead(d DeadLetter) task.Failure {
 		return d.Reason
 	case r.Attempts[n-1].EndedAt.IsZero():
 		return task.Failure{Code: task.CodeInterrupted, Message: fmt.Sprintf("the worker died or was stopped in attempt %d", n)}
+	case r.Attempts[n-1].Continued():
+		return task.Failure{Code: task.CodeRunTooLong, Message: fmt.Sprintf("the run was to go on after attempt %d, but its message was not delivered to a worker any more", n)}
 	case r.Error != nil:
 		return *r.Error
 	}

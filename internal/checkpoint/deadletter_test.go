@@ -28,6 +28,13 @@ func TestDeadLetters(t *testing.T) {
 		"never seen":        {before: func(*testing.T, *fixture, task.ID) {}, status: checkpoint.Failed, reason: task.CodeDeadLettered},
 		"failed by worker":  {before: end(checkpoint.Failed), status: checkpoint.Failed, reason: "MODEL_DOWN"},
 		"was to be retried": {before: end(checkpoint.Retrying), status: checkpoint.Failed, reason: "MODEL_DOWN"},
+		"was to go on": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
+			end := checkpoint.End{Status: checkpoint.Queued, Failure: task.FailureOf(task.Continue())}
+			if err := f.End(t.Context(), f.claimTask(t, id, "m-1"), end); err != nil {
+				t.Fatal(err)
+			}
+		}, status: checkpoint.Failed, reason: task.CodeRunTooLong},
 		"worker at it": {before: func(t *testing.T, f *fixture, id task.ID) {
 			t.Helper()
 			f.claimTask(t, id, "m-1")

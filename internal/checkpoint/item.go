@@ -36,6 +36,8 @@ type recordItem struct {
 	Error       *failureItem  `dynamodbav:"error,omitempty"`
 	MessageID   string        `dynamodbav:"message_id,omitempty"`
 	ResultN     uint64        `dynamodbav:"result_n,omitempty"`
+	TokensIn    int64         `dynamodbav:"tokens_in,omitempty"`
+	TokensOut   int64         `dynamodbav:"tokens_out,omitempty"`
 	LeaseOwner  string        `dynamodbav:"lease_owner,omitempty"`
 	LeaseUntil  string        `dynamodbav:"lease_until,omitempty"`
 	Fence       int64         `dynamodbav:"fence"`
@@ -75,6 +77,8 @@ type checkpointItem struct {
 	Last      bool                 `dynamodbav:"last,omitempty"`
 	Attempt   int                  `dynamodbav:"attempt"`
 	Duration  int64                `dynamodbav:"duration_ms"`
+	TokensIn  int64                `dynamodbav:"tokens_in,omitempty"`
+	TokensOut int64                `dynamodbav:"tokens_out,omitempty"`
 	UpdatedAt string               `dynamodbav:"updated_at"`
 	ExpiresAt int64                `dynamodbav:"expires_at"`
 }
@@ -133,7 +137,7 @@ func record(it item) (Record, error) {
 	}
 	rec := Record{
 		TaskID: task.ID(r.TaskID), Task: r.Task, Status: Status(r.Status), Step: r.Step, Error: failure(r.Error),
-		MessageID: r.MessageID, ResultN: r.ResultN,
+		MessageID: r.MessageID, ResultN: r.ResultN, Tokens: task.Tokens{Input: r.TokensIn, Output: r.TokensOut},
 		Lease:       Lease{Owner: r.LeaseOwner, Until: unstamp(r.LeaseUntil), Fence: r.Fence},
 		SubmittedAt: unstamp(r.SubmittedAt), UpdatedAt: unstamp(r.UpdatedAt), NextRetryAt: unstamp(r.NextRetryAt),
 	}

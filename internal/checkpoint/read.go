@@ -125,7 +125,8 @@ func (s *Store) checkpoint(ctx context.Context, thread string, it item) (Checkpo
 	}
 	return Checkpoint{
 		Thread: thread, N: n, TaskID: task.ID(c.TaskID), Task: c.Task, Step: c.Step, Data: data, Last: c.Last,
-		Attempt: c.Attempt, Duration: time.Duration(c.Duration) * time.Millisecond, UpdatedAt: unstamp(c.UpdatedAt),
+		Attempt: c.Attempt, Duration: time.Duration(c.Duration) * time.Millisecond,
+		Tokens: task.Tokens{Input: c.TokensIn, Output: c.TokensOut}, UpdatedAt: unstamp(c.UpdatedAt),
 	}, nil
 }
 

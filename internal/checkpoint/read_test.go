@@ -48,6 +48,7 @@ func TestAnyJSONSurvives(t *testing.T) {
 	}
 }
 
+// Case: 400 KB (what fits no checkpoint)
 func TestWhatFitsNoCheckpointIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	f := setUp(t)

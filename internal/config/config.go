@@ -25,6 +25,17 @@ type Worker struct {
 	PartialBatch     bool          `env:"REPORT_BATCH_ITEM_FAILURES,required,notEmpty"` // as set at the mappings
 	RecordRetention  time.Duration `env:"RECORD_RETENTION,required,notEmpty"`           // 24h or more
 	MetricsNamespace string        `env:"METRICS_NAMESPACE,required,notEmpty"`
+	AllowedTopics    []string      `env:"ALLOWED_TOPICS"` // SNS topics whose notifications may hold tasks, by ARN; none: no topic
+
+	Model            string        `env:"MODEL"`               // "offline", "bedrock:<model or inference profile>" or "openai:<model>"; "": offline
+	ModelTimeout     time.Duration `env:"MODEL_TIMEOUT"`       // of one call, 1s to 15m; 0: 45s
+	MaxTokensPerTask int           `env:"MAX_TOKENS_PER_TASK"` // input and output together; 0: 200,000
+	Retriever        string        `env:"RETRIEVER"`           // "offline", "folder:<path>", "s3://<bucket>/<prefix>" or "kb:<id>"; "": offline
+	OpenAIBaseURL    string        `env:"OPENAI_BASE_URL"`     // of any server of OpenAI's chat completions, up to and with /v1; "": OpenAI's own
+	// Where the API key lies: a secret of Secrets Manager, by ARN, or a parameter of SSM, by name. With neither it is OPENAI_API_KEY,
+	// for a laptop, which is read apart from this: see [Keys].
+	OpenAIKeySecret    string `env:"OPENAI_API_KEY_SECRET"`
+	OpenAIKeyParameter string `env:"OPENAI_API_KEY_PARAMETER"`
 }
 
 // Submit is the environment of the submit function.
@@ -41,6 +52,7 @@ type DLQAlarm struct {
 	DLQURL           string        `env:"DLQ_URL,required,notEmpty"`
 	OrderedDLQURL    string        `env:"ORDERED_DLQ_URL,required,notEmpty"`
 	TopicARN         string        `env:"TOPIC_ARN,required,notEmpty"`
+	AllowedTopics    []string      `env:"ALLOWED_TOPICS"` // as the worker has it: both must read a message alike
 	RecordRetention  time.Duration `env:"RECORD_RETENTION,required,notEmpty"`
 	MetricsNamespace string        `env:"METRICS_NAMESPACE,required,notEmpty"`
 	// The alarms on the queues' depth, which are headings in the runbook; "": the queue's name and "-depth".
@@ -55,7 +67,9 @@ func (c Worker) Validate() error {
 		queueURL("ORDERED_QUEUE_URL", c.OrderedQueueURL),
 		between("RETRIES", c.Retries, 0, 100),
 		between("MAX_RECEIVE_COUNT", c.MaxReceiveCount, 1, 1000),
-		retention(c.RecordRetention))
+		topicARNs("ALLOWED_TOPICS", c.AllowedTopics),
+		retention(c.RecordRetention),
+		c.validateModel())
 }
 
 // Validate says what is wrong with the values beyond their form.
@@ -72,6 +86,7 @@ func (c DLQAlarm) Validate() error {
 		queueURL("DLQ_URL", c.DLQURL),
 		queueURL("ORDERED_DLQ_URL", c.OrderedDLQURL),
 		topicARN("TOPIC_ARN", c.TopicARN),
+		topicARNs("ALLOWED_TOPICS", c.AllowedTopics),
 		retention(c.RecordRetention))
 }
 
@@ -123,9 +138,21 @@ func sentence[C any](err error) string {
 		return empty.Key + " is empty"
 	case errors.As(err, &parse):
 		field, _ := reflect.TypeFor[C]().FieldByName(parse.Name)
-		return fmt.Sprintf("%s is not a %v", variable(field), parse.Type)
+		return variable(field) + " is not " + kind(field.Type)
 	}
 	return err.Error()
+}
+
+func kind(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration such as 90m or 48h"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Int:
+		return "a whole number"
+	}
+	return "a " + t.String()
 }
 
 func variable(field reflect.StructField) string {
@@ -133,12 +160,20 @@ func variable(field reflect.StructField) string {
 	return name
 }
 
-// Variables is the environment that [Load] reads c from.
+// Variables is the environment that [Load] reads c from. What need not be set and is zero is left out.
 func Variables[C interface{ Validate() error }](c C) map[string]string {
 	vars := map[string]string{}
 	value := reflect.ValueOf(c)
 	for i := range value.NumField() {
-		vars[variable(value.Type().Field(i))] = fmt.Sprint(value.Field(i).Interface())
+		_, options, _ := strings.Cut(value.Type().Field(i).Tag.Get("env"), ",")
+		if value.Field(i).IsZero() && !strings.Contains(options, "required") {
+			continue
+		}
+		text := fmt.Sprint(value.Field(i).Interface())
+		if list, ok := value.Field(i).Interface().([]string); ok {
+			text = strings.Join(list, ",")
+		}
+		vars[variable(value.Type().Field(i))] = text
 	}
 	return vars
 }
@@ -154,6 +189,16 @@ func queueURL(name, value string) error {
 func topicARN(name, value string) error {
 	if value != "" && (!strings.HasPrefix(value, "arn:") || strings.Count(value, ":") != 5) {
 		return fmt.Errorf("%s is not the ARN of a topic", name)
+	}
+	return nil
+}
+
+// topicARNs wants each to name an SNS topic exactly: nothing in the list stands for several.
+func topicARNs(name string, values []string) error {
+	for _, v := range values {
+		if topicARN(name, v) != nil || v == "" || strings.ContainsAny(v, "*? ") {
+			return fmt.Errorf("%s is not a list of topic ARNs with commas between them", name)
+		}
 	}
 	return nil
 }

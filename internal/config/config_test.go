@@ -15,6 +15,7 @@ var worker = config.Worker{
 	Table: "table", QueueURL: "https://sqs.eu-west-1.amazonaws.com/123456789012/tasks",
 	OrderedQueueURL: "http://127.0.0.1:4566/000000000000/tasks.fifo",
 	Retries:         3, MaxReceiveCount: 5, PartialBatch: true, RecordRetention: 90 * 24 * time.Hour, MetricsNamespace: "agentworker",
+	AllowedTopics: []string{"arn:aws:sns:eu-west-1:123456789012:a", "arn:aws:sns:eu-west-1:123456789012:b"},
 }
 
 func environ(vars map[string]string) []string {
@@ -37,6 +38,21 @@ func TestVariablesAreWhatLoadReads(t *testing.T) {
 	}
 }
 
+func TestNoTopicIsAllowedUnlessNamed(t *testing.T) {
+	t.Parallel()
+	vars := config.Variables(worker)
+	for name, change := range map[string]func(){
+		"empty": func() { vars["ALLOWED_TOPICS"] = "" },
+		"unset": func() { delete(vars, "ALLOWED_TOPICS") },
+	} {
+		change()
+		got, err := config.LoadFrom[config.Worker](environ(vars))
+		if err != nil || len(got.AllowedTopics) != 0 {
+			t.Errorf("%s: got %q (%v), want no topics and no error", name, got.AllowedTopics, err)
+		}
+	}
+}
+
 func TestEveryProblemIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	vars := config.Variables(worker)
@@ -47,6 +63,7 @@ func TestEveryProblemIsReportedAtOnce(t *testing.T) {
 	vars["MAX_RECEIVE_COUNT"] = "0"
 	vars["REPORT_BATCH_ITEM_FAILURES"] = "si"
 	vars["RECORD_RETENTION"] = "1h"
+	vars["ALLOWED_TOPICS"] = "arn:aws:sns:eu-west-1:123456789012:*"
 	_, err := config.LoadFrom[config.Worker](environ(vars))
 	if err == nil {
 		t.Fatal("no error for a hopeless environment")
@@ -55,10 +72,11 @@ func TestEveryProblemIsReportedAtOnce(t *testing.T) {
 		"TABLE_NAME is not set",
 		"QUEUE_URL is not a queue URL",
 		"ORDERED_QUEUE_URL is empty",
-		"RETRIES is not a int",
+		"RETRIES is not a whole number",
 		"MAX_RECEIVE_COUNT is 0; set 1 to 1000",
-		"REPORT_BATCH_ITEM_FAILURES is not a bool",
+		"REPORT_BATCH_ITEM_FAILURES is not true or false",
 		"RECORD_RETENTION is 1h0m0s; set at least 24h",
+		"ALLOWED_TOPICS is not a list of topic ARNs with commas between them",
 	} {
 		if n := strings.Count(err.Error(), "\n  "+want); n != 1 {
 			t.Errorf("%q stands %d times, want once, in:\n%v", want, n, err)

@@ -89,6 +89,7 @@ func (q *memoryQueue) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.
 	}
 	out := new(sqs.ChangeMessageVisibilityBatchOutput)
 	for _, e := range in.Entries {
+		out.Successful = append(out.Successful, types.ChangeMessageVisibilityBatchResultEntry{Id: e.Id})
 		for _, m := range q.messages {
 			if "handle-"+m.id == *e.ReceiptHandle {
 				m.visibleAt = time.Now().Add(time.Duration(e.VisibilityTimeout) * time.Second)

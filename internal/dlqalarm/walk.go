@@ -124,10 +124,20 @@ func (h *Handler) giveBack(ctx context.Context, t times, q Queue, handles map[st
 			h.Logger.WarnContext(ctx, "dead letters not made visible again: they come back by themselves",
 				"queue", q.name(), "message_ids", fmt.Sprint(ids), "error", err)
 		} else {
+			codes := map[string]string{} // of the entries that were not done; "": the answer says nothing of it
+			for _, e := range in.Entries {
+				codes[*e.Id] = ""
+			}
+			for _, ok := range out.Successful {
+				delete(codes, aws.ToString(ok.Id))
+			}
 			for _, f := range out.Failed {
-				if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(ids) {
+				codes[aws.ToString(f.Id)] = aws.ToString(f.Code)
+			}
+			for i, id := range ids {
+				if code, failed := codes[strconv.Itoa(i)]; failed {
 					h.Logger.WarnContext(ctx, "dead letter not made visible again: it comes back by itself",
-						"queue", q.name(), "message_id", ids[i], "code", aws.ToString(f.Code))
+						"queue", q.name(), "message_id", id, "code", code)
 				}
 			}
 		}

@@ -19,12 +19,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/jonboulle/clockwork"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"agentworker/internal/awsclient"
 	"agentworker/internal/emulator/alarm"
 	"agentworker/internal/emulator/apigateway"
+	"agentworker/internal/emulator/chaos"
 	"agentworker/internal/emulator/dynamodb"
 	"agentworker/internal/emulator/endpoint"
 	"agentworker/internal/emulator/lambda"
@@ -55,8 +56,15 @@ type Config struct {
 	// DynamoDBEndpoint and SQSEndpoint, when set, are used in the place of ours.
 	DynamoDBEndpoint string
 	SQSEndpoint      string
+	// WorkerEnv holds more KEY=VALUE pairs for the worker, such as its model's; they win over the chain's own.
+	WorkerEnv []string
 	// StopTimeout is how long running invocations may take to finish at the end; 0: 10 s.
 	StopTimeout time.Duration
+
+	// Clock is the queues'; nil: real time. With one that runs faster, whoever waits for a message waits less.
+	Clock clockwork.Clock
+	// Chaos breaks things on purpose; nil: nothing does.
+	Chaos *chaos.Injector
 
 	Logger *slog.Logger
 	Output func(lambda.Line)                       // what the functions write; nil: dropped
@@ -227,7 +235,7 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 	}
 	front.SNS, front.Notifications = c.topic, c.topic.NotificationsHandler()
 	if c.config.SQSEndpoint == "" {
-		opts := sqs.Options{BaseURL: c.awsURL, Region: region, AccountID: account, Logger: c.log}
+		opts := sqs.Options{Clock: c.config.Clock, BaseURL: c.awsURL, Region: region, AccountID: account, Logger: c.log}
 		if c.config.DataDir != "" {
 			opts.Dir = filepath.Join(c.config.DataDir, "sqs")
 		}
@@ -240,7 +248,7 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 
 	e := endpoint.New(front)
 	c.later("AWS APIs", func(context.Context) error { return e.Close() })
-	c.serve("AWS APIs", l, e)
+	c.serve("AWS APIs", l, c.config.Chaos.Wire(e))
 	if c.sqsServer != nil { // before the endpoint, which waits for long polls to be answered
 		c.later("SQS", func(context.Context) error { return c.sqsServer.Close() })
 	}
@@ -315,7 +323,7 @@ func or(s, fallback string) string {
 
 // startAPI opens the front door, the last part to come up and the first to close.
 func (c *Chain) startAPI(l net.Listener) error {
-	gateway, err := apigateway.New(apigateway.Config{Routes: topology.Routes(), Function: c.submit, AccountID: account, Logger: slog.New(slog.DiscardHandler)})
+	gateway, err := apigateway.New(apigateway.Config{Routes: topology.Routes(), Function: newTurns(c.submit, submitProcesses, requestPatience), AccountID: account, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -340,9 +348,9 @@ func (c *Chain) startConsumers() error {
 			}
 		})
 	}
-	turns := semaphore.NewWeighted(int64(c.config.Workers))
+	worker := newTurns(c.worker, c.config.Workers, batchPatience)
 	for _, q := range []taskQueue{c.tasks, c.ordered} {
-		m, err := c.mapping(q, turns)
+		m, err := c.mapping(q, worker)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +26,9 @@ import (
 	"go.uber.org/goleak"
 
 	"agentworker/internal/emulator"
+	"agentworker/internal/emulator/dynamodb"
 	"agentworker/internal/emulator/sns"
+	"agentworker/internal/emulator/sqs"
 	"agentworker/internal/topology"
 )
 
@@ -228,6 +231,9 @@ func TestTheWholeChain(t *testing.T) {
 
 // A poison message ends in the dead-letter queue; its reason stands in the task's status and in the alarm's notification,
 // which comes once; looking deletes nothing.
+//
+// Case: DLQ and status
+// Case: DLQ alarm silent
 func TestPoisonIsExplained(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -337,6 +343,38 @@ func TestStateSurvivesARestart(t *testing.T) {
 	}
 	if v := r.ends(t, later.TaskID); v.Status != "succeeded" {
 		t.Errorf("the task that was waiting is %s (%+v), want it to have succeeded", v.Status, v.Error)
+	}
+}
+
+// With the SDK's own variables set, another table and another queue service take the place of ours.
+func TestOtherServicesInThePlaceOfOurs(t *testing.T) {
+	t.Parallel()
+	binary, err := dynamodb.Install(t.Context(), filepath.Join(rootDir, ".tools"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := dynamodb.Start(t.Context(), dynamodb.Options{Binary: binary, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = table.Close() })
+	queues, err := sqs.Open(sqs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(queues)
+	t.Cleanup(func() { _ = queues.Close(); front.Close() })
+
+	r := start(t, func(c *emulator.Config) { c.DynamoDBEndpoint, c.SQSEndpoint = table.Endpoint(), front.URL })
+	a := r.submit(t, "/agent/query", `{"thread_id":"th-1","question":"What is a dead-letter queue?"}`)
+	if v := r.ends(t, a.TaskID); v.Status != "succeeded" {
+		t.Errorf("the task is %s (%+v), want it to have succeeded", v.Status, v.Error)
+	}
+	if _, _, _, ok := queues.Depth("agent-tasks"); !ok {
+		t.Error("the other queue service has no tasks queue")
+	}
+	if _, err := r.sqs.ListQueues(t.Context(), &awssqs.ListQueuesInput{}); err == nil {
+		t.Error("our own endpoint serves queues as well")
 	}
 }
 

@@ -16,6 +16,12 @@ import (
 	"agentworker/internal/topology"
 )
 
+// How long a batch waits for a worker, and a request for a submit process, before it counts as throttled.
+const (
+	batchPatience   = 30 * time.Second
+	requestPatience = 20 * time.Second
+)
+
 // submitProcesses is how many requests the HTTP API can serve at once. On AWS there are as many as it takes.
 const submitProcesses = 8
 
@@ -30,12 +36,13 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 		Retries: stack.Retries, MaxReceiveCount: min(stack.Tasks.MaxReceiveCount, stack.Ordered.MaxReceiveCount),
 		PartialBatch:    stack.Tasks.Mapping.ReportBatchItemFailures && stack.Ordered.Mapping.ReportBatchItemFailures,
 		RecordRetention: stack.RecordRetention, MetricsNamespace: stack.MetricsNamespace,
-	}))
+	}), c.config.WorkerEnv...)
 	c.submit = c.function(stack.Submit, submitProcesses, config.Variables(config.Submit{
 		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url, RecordRetention: stack.RecordRetention,
 	}))
 	c.dlqalarm = c.function(stack.DLQAlarm, 1, config.Variables(config.DLQAlarm{
 		Table: stack.TableName, DLQURL: c.tasks.dead.url, OrderedDLQURL: c.ordered.dead.url,
+		DLQAlarm: stack.Tasks.DeadLetterAlarmName(), OrderedDLQAlarm: stack.Ordered.DeadLetterAlarmName(),
 		TopicARN: c.topic.TopicARN(stack.TopicName), RecordRetention: stack.RecordRetention, MetricsNamespace: stack.MetricsNamespace,
 	}))
 	c.async = lambda.NewAsync(lambda.AsyncConfig{RetryDelay: asyncRetryDelay, Logger: c.log})
@@ -45,22 +52,25 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 	}
 	c.later("asynchronous invocations", c.async.Close)
 
+	c.config.Chaos.Reach(c.worker, c.submit, c.dlqalarm)
+
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.worker.Warm(ctx) })
 	g.Go(func() error { return c.submit.Warm(ctx) })
 	return g.Wait()
 }
 
-func (c *Chain) function(f topology.Function, processes int, variables map[string]string) *lambda.Function {
+func (c *Chain) function(f topology.Function, processes int, variables map[string]string, more ...string) *lambda.Function {
 	env := []string{
 		"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local",
-		"AWS_ENDPOINT_URL=" + c.awsURL,
+		"AWS_ENDPOINT_URL_SNS=" + c.awsURL,
 		"AWS_ENDPOINT_URL_DYNAMODB=" + or(c.config.DynamoDBEndpoint, c.awsURL),
 		"AWS_ENDPOINT_URL_SQS=" + or(c.config.SQSEndpoint, c.awsURL),
 	}
 	for name, value := range variables {
 		env = append(env, name+"="+value)
 	}
+	env = append(env, more...)
 	return lambda.New(lambda.Config{
 		Name: f.Name, Binary: filepath.Join(c.config.BinDir, f.Name, "bootstrap"), Env: env,
 		Timeout: f.Timeout, MemoryMiB: f.MemoryMiB, Concurrency: processes,
@@ -68,39 +78,41 @@ func (c *Chain) function(f topology.Function, processes int, variables map[strin
 	})
 }
 
-// workers lets the mappings take turns at the worker processes. On AWS there are as many as it takes; here they would
-// only be throttled.
-type workers struct {
+// turns makes callers wait for a free process of a function, in the order of asking. On AWS there are as many as it takes;
+// here they would only be throttled.
+type turns struct {
 	*lambda.Function
-	free *semaphore.Weighted // hands out in the order of asking, so that neither mapping starves the other
+	free     *semaphore.Weighted
+	patience time.Duration // after which a caller is throttled all the same
 }
 
-// turnTimeout is how long a batch waits for a worker before it counts as throttled.
-const turnTimeout = 30 * time.Second
+func newTurns(f *lambda.Function, processes int, patience time.Duration) turns {
+	return turns{f, semaphore.NewWeighted(int64(processes)), patience}
+}
 
-func (w workers) Invoke(ctx context.Context, payload []byte) (lambda.Result, error) {
-	waiting, cancel := context.WithTimeout(ctx, turnTimeout)
+func (t turns) Invoke(ctx context.Context, payload []byte) (lambda.Result, error) {
+	waiting, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
-	if err := w.free.Acquire(waiting, 1); err != nil {
+	if err := t.free.Acquire(waiting, 1); err != nil {
 		if ctx.Err() != nil {
 			return lambda.Result{}, ctx.Err()
 		}
 		return lambda.Result{}, lambda.ErrThrottled
 	}
-	defer w.free.Release(1)
-	return w.Function.Invoke(ctx, payload)
+	defer t.free.Release(1)
+	return t.Function.Invoke(ctx, payload)
 }
 
 // mapping is the event source mapping that feeds the worker from a queue. It does not ask for more invocations at once
 // than there are workers, but for the two that are Lambda's minimum.
-func (c *Chain) mapping(q taskQueue, turns *semaphore.Weighted) (*mapping.Mapping, error) {
+func (c *Chain) mapping(q taskQueue, worker mapping.Invoker) (*mapping.Mapping, error) {
 	concurrency := min(q.Mapping.MaximumConcurrency, max(c.config.Workers, 2))
 	return mapping.New(mapping.Config{
 		QueueURL: q.main.url, QueueARN: q.main.arn, Region: region,
 		BatchSize: q.Mapping.BatchSize, BatchingWindow: q.Mapping.BatchingWindow, MaximumConcurrency: concurrency,
 		ReportBatchItemFailures: q.Mapping.ReportBatchItemFailures,
 		FunctionTimeout:         c.worker.Timeout(), DrainTimeout: c.config.StopTimeout,
-		Function: workers{c.worker, turns}, SQS: c.sqsClient, Logger: c.log,
+		Function: c.config.Chaos.Function(worker), SQS: c.config.Chaos.Queue(c.sqsClient), Logger: c.log,
 		Observe: func(e mapping.Event) {
 			if c.config.Batch != nil {
 				c.config.Batch(q.main.name, e)
@@ -118,7 +130,7 @@ func (c *Chain) alarm(q taskQueue) (*alarm.Alarm, error) {
 			visible, err := c.visible(ctx, q.dead)
 			return visible, wrap(err, "depth of %s", q.dead.name)
 		}),
-		AlarmActions: []alarm.Action{alarm.Invoke(c.async, c.dlqalarm)},
+		AlarmActions: []alarm.Action{c.config.Chaos.Action(alarm.Invoke(c.async, c.dlqalarm))},
 		Logger:       c.log,
 	})
 }

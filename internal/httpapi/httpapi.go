@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -35,8 +36,8 @@ type Config struct {
 	// MaxBodyBytes is the largest request body. Zero or less: 1 MiB, which is all that a message can
 	// carry.
 	MaxBodyBytes int
-	// Timeout is the longest that one request may take. It has to end before the function's own
-	// timeout does, or there is nobody left to answer. Zero or less: 8 s.
+	// Timeout is the longest that one request may take, besides what it asks to wait for. Both have to end
+	// before the function's own timeout does, or there is nobody left to answer. Zero or less: 8 s.
 	Timeout time.Duration
 	// Now tells the time. nil: time.Now.
 	Now func() time.Time
@@ -98,10 +99,13 @@ func New(cfg Config) http.Handler {
 		cfg.Logger = slog.Default()
 	}
 	a := &api{Config: cfg, mux: http.NewServeMux()}
+	a.openAPI, a.page = sync.OnceValue(a.makeOpenAPI), sync.OnceValue(makePage)
 	for _, route := range a.routes() {
-		a.mux.HandleFunc(route.method+" "+route.path, func(_ http.ResponseWriter, r *http.Request) {
+		a.mux.HandleFunc(route.pattern(), func(_ http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), cfg.Timeout+route.patience)
+			defer cancel()
 			c := callOf(r)
-			c.answer, c.err = route.handle(r.Context(), c)
+			c.answer, c.err = route.handle(ctx, c)
 		})
 	}
 	return a
@@ -109,5 +113,7 @@ func New(cfg Config) http.Handler {
 
 type api struct {
 	Config
-	mux *http.ServeMux
+	mux     *http.ServeMux
+	openAPI func() asset // both are made when somebody asks for them
+	page    func() asset
 }

@@ -41,6 +41,7 @@ func invoke(t testing.TB, h http.Handler, e events.APIGatewayV2HTTPRequest) even
 	return resp
 }
 
+// Case: base64 body
 func TestCapturedEvents(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct {
@@ -201,6 +202,7 @@ func TestCallerOfTheEventScopesKeys(t *testing.T) {
 	}
 }
 
+// Case: base64 body
 func TestOctetStreamIsReadOnlyWhenItCameEncoded(t *testing.T) {
 	t.Parallel()
 	c := parts(t)

@@ -64,6 +64,9 @@ func parts(t testing.TB, change ...func(*httpapi.Config)) *chain {
 		f(&cfg)
 	}
 	c.handler = httpapi.New(cfg)
+	if test, ok := t.(*testing.T); ok {
+		c.handler = described(test, c.handler)
+	}
 	return c
 }
 
@@ -100,7 +103,15 @@ type echoInput struct {
 
 func registry(t testing.TB) *task.Registry {
 	t.Helper()
-	r, err := task.NewRegistry(
+	r, err := testTypes()
+	if err != nil {
+		t.Fatalf("registry: %v", err)
+	}
+	return r
+}
+
+func testTypes() (*task.Registry, error) {
+	return task.NewRegistry(
 		task.Definition[queryInput, string]{
 			Name: "rag_query",
 			Check: func(in queryInput) (errs task.FieldErrors) {
@@ -125,10 +136,6 @@ func registry(t testing.TB) *task.Registry {
 		}.Type(),
 		task.Definition[echoInput, string]{Name: "echo"}.Type(),
 	)
-	if err != nil {
-		t.Fatalf("registry: %v", err)
-	}
-	return r
 }
 
 // reply is a response with its body read.

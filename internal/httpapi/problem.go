@@ -26,6 +26,12 @@ const (
 	CodeUnavailable         = "UNAVAILABLE"            // 503: the table cannot be reached; try again
 )
 
+// codes lists them for the API's description.
+var codes = []string{
+	CodeMalformedJSON, CodeMalformedQuery, CodeNotFound, CodeMethodNotAllowed, CodeResponseTooLarge, CodeIdempotencyKeyReuse,
+	CodeTooLarge, CodeNotJSON, CodeInvalidField, CodeInternal, CodeQueueUnavailable, CodeUnavailable,
+}
+
 // problem is an error that says itself what the client gets.
 type problem struct {
 	status int

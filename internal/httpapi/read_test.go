@@ -25,10 +25,17 @@ type taskView struct {
 	Attempts    jsontext.Value `json:"attempts"`
 	Step        string         `json:"step"`
 	Error       *task.Failure  `json:"error"`
+	Tokens      task.Tokens    `json:"tokens"`
 	Result      jsontext.Value `json:"result"`
 	SubmittedAt *time.Time     `json:"submitted_at"`
 	UpdatedAt   *time.Time     `json:"updated_at"`
 	NextRetryAt *time.Time     `json:"next_retry_at"`
+	Steps       []stepView     `json:"steps"` // of a history only
+}
+
+type stepView struct {
+	Step string `json:"step"`
+	N    uint64 `json:"n"`
 }
 
 type attemptView struct {
@@ -132,6 +139,7 @@ func TestCheckpointShowsTheStateAsItWas(t *testing.T) {
 		Step       string         `json:"step"`
 		Attempt    int            `json:"attempt"`
 		DurationMS int64          `json:"duration_ms"`
+		Tokens     task.Tokens    `json:"tokens"`
 		UpdatedAt  time.Time      `json:"updated_at"`
 		Data       jsontext.Value `json:"data"`
 		State      struct {

@@ -27,7 +27,7 @@ type call struct {
 type answer struct {
 	status int // 0: 200
 	header map[string]string
-	body   []byte // JSON
+	body   []byte // JSON, unless the header says otherwise
 }
 
 type callKey struct{}
@@ -37,10 +37,8 @@ func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call)
 // ServeHTTP is the life of one request.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), a.Timeout)
-	defer cancel()
 	c := new(call)
-	c.Request = r.WithContext(context.WithValue(ctx, callKey{}, c))
+	c.Request = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	c.Body = http.MaxBytesReader(w, r.Body, int64(a.MaxBodyBytes))
 
 	if err := task.Guard(func() error { return a.route(c) }); err != nil {
@@ -85,6 +83,13 @@ func (u *unrouted) Write(b []byte) (int, error) { return len(b), nil }
 
 func (ans answer) write(w http.ResponseWriter) {
 	h := w.Header()
+	if ans.status == http.StatusNotModified {
+		for name, value := range ans.header {
+			h.Set(name, value)
+		}
+		w.WriteHeader(ans.status)
+		return
+	}
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
@@ -107,10 +112,10 @@ func (ans answer) code() int {
 // query string, which can hold a question, belongs into a log.
 func (a *api) log(c *call, took time.Duration) {
 	attrs := []slog.Attr{
-		slog.String("method", c.Method),
+		slog.String("method", knownMethod(c.Method)),
 		slog.String("route", c.Pattern),
 		slog.Int("status", c.answer.code()),
-		slog.Duration("duration", took),
+		slog.Int64("duration_ms", took.Milliseconds()),
 	}
 	for _, id := range []struct{ name, value string }{
 		{"task_id", string(c.taskID)},
@@ -132,4 +137,14 @@ func (a *api) log(c *call, took time.Duration) {
 		}
 	}
 	a.Logger.LogAttrs(c.Context(), level, "request", attrs...)
+}
+
+// knownMethod keeps a method that a client made up out of the log: it may say anything.
+func knownMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace:
+		return method
+	}
+	return "other"
 }

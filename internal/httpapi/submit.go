@@ -63,7 +63,7 @@ func (a *api) submit(ctx context.Context, c *call, s submission, errs task.Field
 // word of its message. sent is whether a worker has had it, which shows that it was sent.
 func (a *api) resume(ctx context.Context, r checkpoint.Record) (sent bool, err error) {
 	switch {
-	case r.Status == checkpoint.Queued:
+	case r.Status == checkpoint.Queued && len(r.Attempts) == 0:
 		// It may have been sent all the same. A message too many does no harm: the worker knows the
 		// task by its id.
 		return false, nil

@@ -249,6 +249,16 @@ func TestSizes(t *testing.T) {
 	small.problem(small.post("/agent/query", fit(64)), 413, httpapi.CodeTooLarge)
 }
 
+// A method is a word of the client's too.
+func TestTheLogDoesNotRepeatAMethodThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.do(c.request("BREW-SECRET", "/healthz", ""))
+	if text := c.logs.String(); strings.Contains(text, "SECRET") || !strings.Contains(text, `"method":"other"`) {
+		t.Errorf("log is %s, want the method other", text)
+	}
+}
+
 func TestLogsHaveIDsAndNoText(t *testing.T) {
 	t.Parallel()
 	c := start(t)
@@ -266,7 +276,7 @@ func TestLogsHaveIDsAndNoText(t *testing.T) {
 		t.Fatalf("log: got %d lines, want 5:\n%s", len(lines), text)
 	}
 	for _, want := range []string{
-		`"method":"POST"`, `"route":"POST /agent/query"`, `"status":202`, `"duration":`,
+		`"method":"POST"`, `"route":"POST /agent/query"`, `"status":202`, `"duration_ms":`,
 		`"task_id":"` + string(a.TaskID) + `"`, `"thread_id":"th-1"`, `"message_id":"` + a.MessageID + `"`,
 	} {
 		if !strings.Contains(lines[0], want) {

@@ -14,18 +14,24 @@ import (
 	"agentworker/internal/task"
 )
 
-// getTask shows where one task stands, and its result once it has one.
+// getTask shows where one task stands, and its result once it has one; on request once it has ended.
 func (a *api) getTask(ctx context.Context, c *call) (answer, error) {
 	id, err := task.ParseID(c.PathValue("task_id"))
 	if err != nil {
 		return answer{}, noSuch("task_id", err)
 	}
+	wait, err := c.wait()
+	if err != nil {
+		return answer{}, err
+	}
 	c.taskID, c.threadID = id, id.Thread()
-	record, err := a.Store.Record(ctx, id)
+	record, err := a.await(ctx, id, wait)
 	if err != nil {
 		return answer{}, orMissing(err, "There is no task of this id, or it has expired.")
 	}
 	c.messageID = record.MessageID
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
 	result, err := a.resultOf(ctx, record)
 	if err != nil {
 		return answer{}, err
@@ -56,6 +62,7 @@ func addTask(o *object, r checkpoint.Record, attempts any) *object {
 		add("attempts", attempts).
 		add("step", r.Step).
 		add("error", r.Error).
+		add("tokens", r.Tokens).
 		add("submitted_at", moment(r.SubmittedAt)).
 		add("updated_at", moment(r.UpdatedAt)).
 		add("next_retry_at", moment(r.NextRetryAt))
@@ -92,7 +99,7 @@ func (a *api) getHistory(ctx context.Context, c *call) (answer, error) {
 	}
 	tasks := make([]jsontext.Value, 0, len(records))
 	for _, r := range records {
-		text, err := addTask(new(object), r, attemptViews(r, a.Now())).bytes()
+		text, err := addTask(new(object), r, attemptViews(r, a.Now())).add("steps", stepViews(r)).bytes()
 		if err != nil {
 			return answer{}, err
 		}
@@ -127,6 +134,20 @@ func attemptViews(r checkpoint.Record, now time.Time) []attemptView {
 			}
 		}
 		views = append(views, attemptView{i + 1, moment(at.StartedAt), moment(at.EndedAt), at.Step, at.Error})
+	}
+	return views
+}
+
+type stepView struct {
+	Step string `json:"step"`
+	N    uint64 `json:"n"`
+}
+
+// stepViews lists the finished steps with the numbers of their checkpoints.
+func stepViews(r checkpoint.Record) []stepView {
+	views := make([]stepView, 0, len(r.Steps))
+	for _, s := range r.Steps {
+		views = append(views, stepView{s.Name, s.N})
 	}
 	return views
 }

@@ -91,6 +91,7 @@ func (a *api) getCheckpoint(ctx context.Context, c *call) (answer, error) {
 		add("step", at.Step).
 		add("attempt", at.Attempt).
 		add("duration_ms", at.Duration.Milliseconds()).
+		add("tokens", at.Tokens).
 		add("updated_at", moment(at.UpdatedAt)).
 		raw("data", at.Data).
 		raw("state", state).

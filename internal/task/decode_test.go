@@ -18,6 +18,7 @@ const (
 	unparsed = "unparsed" // made of the message, in the thread of what is no task
 )
 
+// Case: non-JSON body
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	const id = "th-1." + ulidA

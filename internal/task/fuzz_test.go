@@ -28,8 +28,13 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add([]byte(body))
 	}
-	r := newRegistry(f)
-	codes := []string{task.CodeMalformed, task.CodeUnknownTask, task.CodeInvalidField, task.CodePanic}
+	for _, inner := range []string{`{\"task\":\"any\"}`, `{\"task\":\"any\",\"task_id\":\"th-1.` + ulidA + `\"}`, `hello`} {
+		for _, topic := range []string{allowedTopic, "arn:aws:sns:us-east-1:1:other"} {
+			f.Add([]byte(`{"Type":"Notification","MessageId":"m","TopicArn":"` + topic + `","Message":"` + inner + `","Timestamp":"2026-11-29T12:00:00.000Z"}`))
+		}
+	}
+	r := newRegistry(f).AllowTopics(allowedTopic)
+	codes := []string{task.CodeMalformed, task.CodeUnknownTask, task.CodeTopicNotAllowed, task.CodeInvalidField, task.CodePanic}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m, err := r.Decode(body, messageID, noon)
 		if id, idErr := task.ParseID(string(m.ID)); idErr != nil || id.Thread() != m.Thread {

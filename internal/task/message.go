@@ -94,12 +94,22 @@ func (r *Registry) New(taskType string, members []Member, at time.Time) (Message
 // id's thread, also beside an error, so that the failure can be recorded; what has no usable id of
 // its own then lies in the thread [Unparsed], but for a message whose only fault is
 // an unknown type: it lies in the thread that it names. Every error is permanent and has a code:
-// [CodeMalformed], [CodeUnknownTask], [CodeInvalidField], or [CodePanic] when a function of the type panicked.
+// [CodeMalformed], [CodeTopicNotAllowed], [CodeUnknownTask], [CodeInvalidField], or [CodePanic] when a function of the
+// type panicked. Of an SNS notification it reads the message inside; see [Registry.AllowTopics].
 func (r *Registry) Decode(body []byte, messageID string, sentAt time.Time) (Message, error) {
 	lost := Message{ID: IDFromMessage(Unparsed, messageID, sentAt), Thread: Unparsed}
 	members, err := ParseObject(body)
 	if err != nil {
 		return lost, Permanent(WithCode(CodeMalformed, fmt.Errorf("message body: %w", err)))
+	}
+	if n, wrapped := notificationOf(members); wrapped {
+		if !r.topics[n.TopicARN] {
+			return lost, Failf(CodeTopicNotAllowed, "the message is a notification of topic %q, which is not among the allowed ones", clip(n.TopicARN, 256))
+		}
+		messageID, sentAt = n.origin(messageID, sentAt)
+		if members, err = ParseObject([]byte(n.Message)); err != nil {
+			return lost, Permanent(WithCode(CodeMalformed, fmt.Errorf("message in the notification: %w", err)))
+		}
 	}
 	m, given, errs := read(members)
 	if m.Task == "" && !slices.ContainsFunc(errs, func(e FieldError) bool { return e.Field == FieldTask }) {

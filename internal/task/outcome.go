@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,19 +10,23 @@ import (
 // Codes that the chain itself gives as the reason of a failure. Task types add their own with
 // [WithCode]. They are stable: clients may decide on them.
 const (
-	CodeMalformed      = "MALFORMED_MESSAGE"  // the body is not a JSON object
-	CodeUnknownTask    = "UNKNOWN_TASK"       // no such task type
-	CodeInvalidField   = "INVALID_FIELD"      // a named field is wrong
-	CodeFailed         = "TASK_FAILED"        // the handler returned an error without a code
-	CodePanic          = "PANIC"              // the handler panicked
-	CodeDeadline       = "DEADLINE_EXCEEDED"  // the attempt did not finish before the function's deadline
-	CodeInterrupted    = "INTERRUPTED"        // the worker died or was stopped in the middle of an attempt
-	CodeStateTooLarge  = "STATE_TOO_LARGE"    // a step's output exceeds what one checkpoint can hold
-	CodeStepsChanged   = "STEPS_CHANGED"      // the handler's steps no longer match the finished ones
-	CodeSubmitFailed   = "SUBMIT_FAILED"      // recorded, but never put on the queue
-	CodeDeadLettered   = "DEAD_LETTERED"      // in the dead-letter queue without ever reaching a worker
-	CodeTicketConflict = "TICKET_CONFLICT"    // the ticket kept changing under the update
-	CodeIllegalChange  = "ILLEGAL_TRANSITION" // the ticket cannot go from its status to the wanted one
+	CodeMalformed       = "MALFORMED_MESSAGE"     // the body is not a JSON object
+	CodeUnknownTask     = "UNKNOWN_TASK"          // no such task type
+	CodeTopicNotAllowed = "SNS_TOPIC_NOT_ALLOWED" // an SNS notification of a topic that may not hand in tasks
+	CodeInvalidField    = "INVALID_FIELD"         // a named field is wrong
+	CodeFailed          = "TASK_FAILED"           // the handler returned an error without a code
+	CodePanic           = "PANIC"                 // the handler panicked
+	CodeDeadline        = "DEADLINE_EXCEEDED"     // the attempt did not finish before the function's deadline
+	CodeInterrupted     = "INTERRUPTED"           // the worker died or was stopped in the middle of an attempt
+	CodeContinued       = "CONTINUED"             // no failure: the attempt ended between two steps, and the next one goes on there
+	CodeRunTooLong      = "RUN_TOO_LONG"          // the run takes more time than all deliveries of a message have together
+	CodeTokenLimit      = "TOKEN_LIMIT"           // the task has used up its tokens
+	CodeStateTooLarge   = "STATE_TOO_LARGE"       // a step's output exceeds what one checkpoint can hold
+	CodeStepsChanged    = "STEPS_CHANGED"         // the handler's steps no longer match the finished ones
+	CodeSubmitFailed    = "SUBMIT_FAILED"         // recorded, but never put on the queue
+	CodeDeadLettered    = "DEAD_LETTERED"         // in the dead-letter queue without ever reaching a worker
+	CodeTicketConflict  = "TICKET_CONFLICT"       // the ticket kept changing under the update
+	CodeIllegalChange   = "ILLEGAL_TRANSITION"    // the ticket cannot go from its status to the wanted one
 )
 
 // MaxReasonLength bounds, in bytes, the reason that is kept of a failure.
@@ -45,6 +50,20 @@ func Failf(code, format string, args ...any) error {
 	return Permanent(WithCode(code, fmt.Errorf(format, args...)))
 }
 
+// Continue is the error of a handler that wants to go on at the next delivery, with the steps that are not committed
+// yet. The delivery comes at once and does not count as a failed try; but SQS counts it, and at the last one that
+// it allows the task fails with [CodeRunTooLong]. The longest run is therefore the worker's timeout times the
+// queue's maxReceiveCount. [Step] gives this error by itself when too little time is left to begin another step, so that a
+// handler of many steps need not look at the clock.
+func Continue() error { return &outcome{err: errContinue, code: CodeContinued, goesOn: true} }
+
+var errContinue = errors.New("the run goes on at the next delivery")
+
+// IsContinue reports whether err is or wraps one that [Continue] made.
+func IsContinue(err error) bool {
+	return find(err, func(o *outcome) bool { return o.goesOn }) != nil
+}
+
 func mark(o outcome) error {
 	if o.err == nil {
 		return nil
@@ -56,6 +75,7 @@ type outcome struct {
 	err       error
 	code      string
 	permanent bool
+	goesOn    bool
 	hasAfter  bool
 	after     time.Duration
 }

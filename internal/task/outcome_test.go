@@ -113,6 +113,7 @@ func TestReasonIsValidText(t *testing.T) {
 	}
 }
 
+// Case: goroutine panic
 func TestGo(t *testing.T) {
 	t.Parallel()
 	t.Run("all succeed", func(t *testing.T) {

@@ -99,7 +99,10 @@ func (t Type) Run(ctx context.Context, run Run, m Message) (jsontext.Value, erro
 }
 
 // Registry is the list of task types. It is immutable and safe for concurrent use.
-type Registry struct{ types map[string]Type }
+type Registry struct {
+	types  map[string]Type
+	topics map[string]bool // ARNs whose notifications are unwrapped
+}
 
 // NewRegistry refuses two types of one name.
 func NewRegistry(types ...Type) (*Registry, error) {

@@ -19,6 +19,8 @@ type Run interface {
 	Attempt() int
 	// Turns are the thread's newest results before this task began, oldest first, a bounded number.
 	Turns() []Turn
+	// Tokens is what the task's committed steps have used, in all attempts; see [Effects.UseTokens].
+	Tokens() Tokens
 	// Execute runs a step, or reads it back when it has been committed by an earlier attempt.
 	// Handlers call it through [Step] and [LastStep].
 	Execute(ctx context.Context, step StepFunc) (jsontext.Value, error)
@@ -31,6 +33,18 @@ type Turn struct {
 	Data   jsontext.Value // its result
 }
 
+// Tokens counts what models read and wrote, in their own units. The zero value is none.
+type Tokens struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+// Plus is the sum of both.
+func (t Tokens) Plus(u Tokens) Tokens { return Tokens{t.Input + u.Input, t.Output + u.Output} }
+
+// Total is input and output together.
+func (t Tokens) Total() int64 { return t.Input + t.Output }
+
 // StepFunc is a step before it is run.
 type StepFunc struct {
 	Name string // unique within the task; 1 to 100 bytes
@@ -42,6 +56,8 @@ type StepFunc struct {
 type Effects struct {
 	key    string
 	ticket *Ticket
+	tokens Tokens
+	last   bool
 }
 
 // NewEffects is for implementations of [Run]. The key is the step's effect key.
@@ -62,9 +78,28 @@ func (e *Effects) SetTicket(t Ticket) { e.ticket = &t }
 // Ticket is the change that [Effects.SetTicket] left behind, nil when there is none.
 func (e *Effects) Ticket() *Ticket { return e.ticket }
 
+// UseTokens says that the step has used tokens of a model. Several calls add up; negative numbers count as 0. What a task
+// has used stands in its record and in the metrics.
+func (e *Effects) UseTokens(in, out int) {
+	e.tokens = e.tokens.Plus(Tokens{int64(max(in, 0)), int64(max(out, 0))})
+}
+
+// Tokens is the sum of what [Effects.UseTokens] was told.
+func (e *Effects) Tokens() Tokens { return e.tokens }
+
+// Finish makes the running step the last one, as if [LastStep] had begun it: for handlers that learn only from a
+// step's outcome that nothing is left to do. It has no effect when the step fails.
+func (e *Effects) Finish() { e.last = true }
+
+// Finished reports whether [Effects.Finish] was called.
+func (e *Effects) Finished() bool { return e.last }
+
 // Step runs fn once in the task's life: its output is committed as a checkpoint before Step returns, and
 // a later attempt reads it back instead of running fn again. A step that dies before that runs again
 // under the same effect key. Steps of one task have distinct names and always come in the same order.
+//
+// When too little of the attempt's time is left for another step, fn is not run, and the error is [Continue]'s: the
+// handler returns it, and the next delivery goes on with this step.
 func Step[T any](ctx context.Context, run Run, name string, fn func(ctx context.Context, effects *Effects) (T, error)) (T, error) {
 	return execute(ctx, run, name, false, fn)
 }

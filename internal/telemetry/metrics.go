@@ -27,6 +27,9 @@ const (
 	Duplicates         Name = "Duplicates"         // deliveries of a task that had already succeeded, or that another worker was at
 	Conflicts          Name = "Conflicts"          // commits that another write came in between
 	DeadlineHandedBack Name = "DeadlineHandedBack" // records that did not finish before the function's deadline
+	Continued          Name = "Continued"          // attempts that ended between two steps, for the next delivery to go on
+	TokensIn           Name = "TokensIn"           // that models read, by committed steps
+	TokensOut          Name = "TokensOut"          // that models wrote, by committed steps
 	EndToEnd           Name = "EndToEndLatency"    // from the message's SentTimestamp to its task's success
 	StepDuration       Name = "StepDuration"
 	DeadLetters        Name = "DeadLetters" // messages seen in a dead-letter queue

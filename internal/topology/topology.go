@@ -97,8 +97,9 @@ func Default() Stack {
 		Worker:    Function{Name: "worker", Timeout: time.Minute, MemoryMiB: 256},
 		TableName: "agent-checkpoints",
 		TopicName: "agent-dead-letters",
-		Submit:    Function{Name: "submit", Timeout: 10 * time.Second, MemoryMiB: 256},
-		DLQAlarm:  Function{Name: "dlqalarm", Timeout: 30 * time.Second, MemoryMiB: 256},
+		// A request can ask to wait for a task for 25 s, and API Gateway waits 30 s for the answer.
+		Submit:   Function{Name: "submit", Timeout: 29 * time.Second, MemoryMiB: 256},
+		DLQAlarm: Function{Name: "dlqalarm", Timeout: 30 * time.Second, MemoryMiB: 256},
 		Tasks: TaskQueue{
 			Name:            "agent-tasks",
 			MaxReceiveCount: 5,
@@ -164,5 +165,7 @@ func Routes() []string {
 		"GET /agent/threads/{thread_id}/checkpoints/{n}",
 		"GET /agent/tickets/{ticket_id}",
 		"GET /healthz",
+		"GET /openapi.json",
+		"GET /",
 	}
 }

@@ -18,7 +18,7 @@ func TestDefaultNumbers(t *testing.T) {
 	t.Parallel()
 	want := topology.Stack{
 		Worker:   topology.Function{Name: "worker", Timeout: 60 * time.Second, MemoryMiB: 256},
-		Submit:   topology.Function{Name: "submit", Timeout: 10 * time.Second, MemoryMiB: 256},
+		Submit:   topology.Function{Name: "submit", Timeout: 29 * time.Second, MemoryMiB: 256},
 		DLQAlarm: topology.Function{Name: "dlqalarm", Timeout: 30 * time.Second, MemoryMiB: 256},
 		Tasks: topology.TaskQueue{
 			Name:            "agent-tasks",
@@ -76,7 +76,7 @@ func TestAdvisedVisibility(t *testing.T) {
 // Routes are "METHOD /path" with whole segments as parameters, each once.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
-	form := regexp.MustCompile(`^(GET|POST) (/([a-z]+|\{[a-z_]+\}))+$`)
+	form := regexp.MustCompile(`^(GET|POST) (/|(/([a-z]+(\.json)?|\{[a-z_]+\}))+)$`)
 	routes := topology.Routes()
 	for _, r := range routes {
 		if !form.MatchString(r) {

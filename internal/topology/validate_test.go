@@ -12,6 +12,10 @@ import (
 )
 
 // Each rule, broken alone, gives one sentence that names what is wrong and says what to set.
+//
+// Case: throttle -> DLQ (maxReceiveCount)
+// Case: DLQ retention
+// Case: mapping not opted in
 func TestEachRuleGivesOneSentence(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

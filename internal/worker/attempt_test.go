@@ -17,6 +17,7 @@ import (
 	"agentworker/internal/worker"
 )
 
+// Case: malformed response (golden bytes)
 func TestTheResponseIsAListEvenWhenItIsEmpty(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, nil)
@@ -37,6 +38,8 @@ func TestTheResponseIsAListEvenWhenItIsEmpty(t *testing.T) {
 
 // Two of three records are done when the third sleeps beyond the function's deadline: they are kept, it is handed back
 // in time, and what it still does has no effect.
+//
+// Case: timeout mid-batch (finished records are kept, the others handed back)
 func TestARecordThatOutlivesTheDeadlineIsHandedBackInTime(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -71,6 +74,7 @@ func TestARecordThatOutlivesTheDeadlineIsHandedBackInTime(t *testing.T) {
 	}
 }
 
+// Case: panic fails its record only
 func TestAPanicFailsItsRecordOnly(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, script{
@@ -93,6 +97,7 @@ func TestAPanicFailsItsRecordOnly(t *testing.T) {
 	}
 }
 
+// Case: backoff vs heartbeat (a visibility is set once, and nothing resets it)
 func TestWhatAnErrorMeans(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("model is away")
@@ -169,6 +174,7 @@ func TestRetriesEndAfterTheirNumber(t *testing.T) {
 	f.queue.wantAfter(t, redriven, 2, 3)
 }
 
+// Case: at-least-once on FIFO too (the second delivery is a no-op)
 func TestATaskThatSucceededIsAcknowledgedWhenItComesAgain(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
@@ -194,6 +200,7 @@ func TestATaskThatSucceededIsAcknowledgedWhenItComesAgain(t *testing.T) {
 	}
 }
 
+// Case: at-least-once on FIFO too (one message delivered twice)
 func TestOneMessageInTwoHandsRunsOnce(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan struct{}), make(chan struct{})
@@ -215,6 +222,7 @@ func TestOneMessageInTwoHandsRunsOnce(t *testing.T) {
 	f.wantStatus(t, id, checkpoint.Succeeded, "")
 }
 
+// Case: non-JSON body
 func TestWhatIsNoTaskFailsForGoodAndAlone(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, nil)
@@ -249,6 +257,7 @@ func TestWhatIsNoTaskFailsForGoodAndAlone(t *testing.T) {
 	}
 }
 
+// Case: mapping not opted in (failures must not be reported in a list that is ignored)
 func TestWithoutPartialResponsesTheWholeBatchFails(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, script{"fail": func(context.Context, task.Run) (string, error) { return "", errors.New("no") }},
@@ -265,6 +274,9 @@ func TestWithoutPartialResponsesTheWholeBatchFails(t *testing.T) {
 }
 
 // While the head of a group fails, what is behind it is not begun and comes back together with it.
+//
+// Case: FIFO order
+// Case: mixed groups
 func TestWhatIsBehindAFailedHeadComesBackWithIt(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int64

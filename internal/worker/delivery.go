@@ -137,9 +137,19 @@ func (w *Worker) changeVisibilities(ctx context.Context, queueURL string, list [
 			w.Logger.WarnContext(ctx, "visibility not changed", "records", len(chunk), "error", err)
 			continue
 		}
+		codes := map[string]string{} // of the entries that were not done; "": the answer says nothing of it
+		for _, e := range in.Entries {
+			codes[*e.Id] = ""
+		}
+		for _, ok := range out.Successful {
+			delete(codes, aws.ToString(ok.Id))
+		}
 		for _, f := range out.Failed {
-			if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i >= 0 && i < len(chunk) {
-				w.Logger.WarnContext(ctx, "visibility not changed", append(chunk[i].d.attrs(), "code", aws.ToString(f.Code))...)
+			codes[aws.ToString(f.Id)] = aws.ToString(f.Code)
+		}
+		for i, c := range chunk {
+			if code, failed := codes[strconv.Itoa(i)]; failed {
+				w.Logger.WarnContext(ctx, "visibility not changed", append(c.d.attrs(), "code", code)...)
 			}
 		}
 	}

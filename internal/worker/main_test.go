@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/emulator/dynamodb/dynamodbtest"
@@ -194,10 +195,12 @@ func (q *queue) ChangeMessageVisibilityBatch(_ context.Context, in *sqs.ChangeMe
 	if len(in.Entries) > 10 {
 		return nil, errors.New("too many entries")
 	}
+	out := &sqs.ChangeMessageVisibilityBatchOutput{}
 	for _, e := range in.Entries {
 		q.note(aws.ToString(e.ReceiptHandle), e.VisibilityTimeout)
+		out.Successful = append(out.Successful, types.ChangeMessageVisibilityBatchResultEntry{Id: e.Id})
 	}
-	return &sqs.ChangeMessageVisibilityBatchOutput{}, nil
+	return out, nil
 }
 
 func (q *queue) note(handle string, after int32) {

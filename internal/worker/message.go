@@ -137,17 +137,23 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r *run, err error) err
 	if errors.Is(err, checkpoint.ErrFenceLost) {
 		return w.lost(ctx, d, err)
 	}
-	if timeUp && !task.IsPermanent(err) {
+	rec, step := r.state()
+	last := d.receives >= w.MaxReceiveCount
+	switch {
+	case task.IsContinue(err) && !last:
+		return w.goOn(ctx, d, r)
+	case task.IsContinue(err), timeUp && last && !task.IsPermanent(err) && (r.progressed() || rec.GoesOn()):
+		err = task.Failf(task.CodeRunTooLong, "the run did not end within the %d deliveries that its message gets; its %d finished steps are kept", w.MaxReceiveCount, len(rec.Steps))
+	case timeUp && !task.IsPermanent(err):
 		err = task.WithCode(task.CodeDeadline, errDeadline)
 		w.Metrics.Count(telemetry.DeadlineHandedBack, d.taskType())
 	}
-	rec, step := r.state()
 	end := checkpoint.End{Status: checkpoint.Retrying, Failure: task.FailureOf(err), Step: step}
 	after, given := task.Delay(err)
 	if !given {
 		after = backoff(rec.Tries())
 	}
-	if task.IsPermanent(err) || rec.Tries() > w.Retries || d.receives >= w.MaxReceiveCount {
+	if task.IsPermanent(err) || rec.Tries() > w.Retries || last {
 		end.Status, after = checkpoint.Failed, 0
 	} else {
 		end.NextRetryAt = time.Now().Add(after)
@@ -164,6 +170,28 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r *run, err error) err
 	}
 	w.ended(ctx, d, r, end, err)
 	return w.handBack(ctx, d, after, err)
+}
+
+// untilContinued is the pause before a run goes on: long enough for this invocation to have ended.
+const untilContinued = time.Second
+
+// goOn hands the message back between two steps. There is no new message: a function that sends to its own queue is cut off
+// as a loop. Source: AWS Lambda Developer Guide, "Use Lambda recursive loop detection to prevent infinite loops".
+func (w *Worker) goOn(ctx context.Context, d *delivery, r *run) error {
+	rec, step := r.state()
+	continued := task.Continue()
+	switch err := w.Store.End(ctx, rec, checkpoint.End{Status: checkpoint.Queued, Failure: task.FailureOf(continued), Step: step}); {
+	case errors.Is(err, checkpoint.ErrSucceeded):
+		w.succeeded(ctx, d, r)
+		return nil
+	case errors.Is(err, checkpoint.ErrFenceLost):
+		return w.lost(ctx, d, err)
+	case err != nil:
+		w.Logger.ErrorContext(ctx, "attempt not closed", append(d.attrs(), "error", err)...)
+	}
+	w.Metrics.Count(telemetry.Continued, d.taskType())
+	w.Logger.InfoContext(ctx, "run goes on at the next delivery", append(d.attrs(), "attempt", rec.Lease.Fence, "step", step, "steps", len(rec.Steps))...)
+	return w.handBack(ctx, d, untilContinued, continued)
 }
 
 func (w *Worker) succeeded(ctx context.Context, d *delivery, r *run) {

@@ -213,6 +213,8 @@ func logging(c **chain) script {
 
 // While the head of a group fails and backs off nothing behind it runs, and other groups go on; when the head is
 // dead-lettered the next ones run, in order.
+//
+// Case: FIFO order
 func TestOrderHoldsWhileTheHeadFails(t *testing.T) {
 	t.Parallel()
 	for _, batchSize := range []int{1, 10} {
@@ -260,6 +262,8 @@ func TestAFailingHeadCostsThoseBehindItNoDelivery(t *testing.T) {
 
 // A redrive out of the dead-letter queue gives messages new ids: a failed task runs again and its status follows, one
 // that had succeeded is acknowledged without effect.
+//
+// Case: DLQ and status (a redrive)
 func TestARedriveRunsWhatFailedAndOnlyThat(t *testing.T) {
 	t.Parallel()
 	var c *chain

@@ -20,6 +20,7 @@ type run struct {
 	d       *delivery
 	id      task.ID
 	attempt int
+	began   time.Time
 	turns   []task.Turn
 
 	// executing guards against steps that are run side by side: their order would not be the same at the next attempt.
@@ -27,18 +28,19 @@ type run struct {
 
 	mu       sync.Mutex // guards what settle reads while an abandoned handler may still be running
 	record   checkpoint.Record
-	newest   uint64 // checkpoint of the thread, as far as known
-	step     string // begun last
-	resumed  int    // steps that earlier attempts have committed
-	executed int    // steps that this attempt has passed, read back or run
-	broken   error  // after which nothing may take effect any more
+	newest   uint64        // checkpoint of the thread, as far as known
+	step     string        // begun last
+	resumed  int           // steps that earlier attempts have committed
+	executed int           // steps that this attempt has passed, read back or run
+	longest  time.Duration // of the steps that this attempt has run
+	broken   error         // after which nothing may take effect any more
 }
 
 // mostTurns is how many of the thread's newest results a handler gets.
 const mostTurns = 10
 
 func newRun(w *Worker, c claimed, d *delivery) *run {
-	r := &run{w: w, d: d, id: d.message.ID, attempt: len(c.record.Attempts), record: c.record, resumed: len(c.record.Steps)}
+	r := &run{w: w, d: d, id: d.message.ID, attempt: len(c.record.Attempts), began: time.Now(), record: c.record, resumed: len(c.record.Steps)}
 	if len(c.latest) > 0 {
 		r.newest = c.latest[0].N
 	}
@@ -53,6 +55,12 @@ func newRun(w *Worker, c claimed, d *delivery) *run {
 func (r *run) ID() task.ID        { return r.id }
 func (r *run) Attempt() int       { return r.attempt }
 func (r *run) Turns() []task.Turn { return r.turns }
+
+// Tokens is what the task has used in its committed steps.
+func (r *run) Tokens() task.Tokens {
+	rec, _ := r.state()
+	return rec.Tokens
+}
 
 // state is the record as the last commit left it, and the step that was begun last.
 func (r *run) state() (checkpoint.Record, string) {
@@ -69,6 +77,11 @@ const (
 
 // Execute reads a committed step back, or runs it and commits it.
 func (r *run) Execute(ctx context.Context, step task.StepFunc) (jsontext.Value, error) {
+	return r.execute(ctx, step, r.d.receives < r.w.MaxReceiveCount)
+}
+
+// execute is Execute; mayContinue: the step may as well be left to the next delivery.
+func (r *run) execute(ctx context.Context, step task.StepFunc, mayContinue bool) (jsontext.Value, error) {
 	if !r.executing.TryLock() {
 		return nil, r.fail(task.Failf(task.CodeStepsChanged, "step %q was begun inside or beside another step", step.Name))
 	}
@@ -84,8 +97,12 @@ func (r *run) Execute(ctx context.Context, step task.StepFunc) (jsontext.Value, 
 		}
 		return cp.Data, nil
 	}
+	if mayContinue && r.short(time.Now()) {
+		return nil, r.fail(task.Continue())
+	}
+	var spent task.Tokens
 	for try := 1; ; try++ {
-		data, err := r.do(ctx, step)
+		data, err := r.do(ctx, step, &spent)
 		if !errors.Is(err, checkpoint.ErrTicketChanged) {
 			return data, err
 		}
@@ -125,21 +142,39 @@ func (r *run) begin(step task.StepFunc) (prior *checkpoint.Step, err error) {
 	return nil, nil //nolint:nilnil // no error, and no prior step
 }
 
-// do runs a step and commits it.
-func (r *run) do(ctx context.Context, step task.StepFunc) (jsontext.Value, error) {
+// short reports whether another step had better be left to the next delivery, which has the whole time again: less is left
+// than the longest step took, or than a quarter. An attempt that has not got any further goes on trying.
+func (r *run) short(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ends := r.d.deadline.Add(-r.d.margin)
+	return len(r.record.Steps) > r.resumed && ends.Sub(now) < max(r.longest, ends.Sub(r.began)/4)
+}
+
+// progressed reports whether this attempt has committed a step.
+func (r *run) progressed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.record.Steps) > r.resumed
+}
+
+// do runs a step and commits it. spent is what earlier runs of the step have used whose outcome came to nothing.
+func (r *run) do(ctx context.Context, step task.StepFunc, spent *task.Tokens) (jsontext.Value, error) {
 	effects := task.NewEffects(task.EffectKey(r.id, step.Name))
 	began := time.Now()
 	data, err := step.Do(ctx, effects)
 	if err != nil {
 		return nil, err
 	}
+	*spent = spent.Plus(effects.Tokens())
 	took := time.Since(began)
 	rec, _ := r.state()
 	// The step is done and may have cost money: its commit gets a little more time than the handler.
 	ctx, cancel := r.d.committing(ctx)
 	defer cancel()
 	done, err := r.w.Store.Commit(ctx, checkpoint.Commit{
-		Record: rec, Newest: r.newest, Step: step.Name, Data: data, Last: step.Last, Duration: took, Ticket: effects.Ticket(),
+		Record: rec, Newest: r.newest, Step: step.Name, Data: data, Last: step.Last || effects.Finished(),
+		Duration: took, Tokens: *spent, Ticket: effects.Ticket(),
 	})
 	r.w.Metrics.Time(telemetry.StepDuration, r.d.taskType(), took)
 	if done.Conflicts > 0 {
@@ -155,7 +190,8 @@ func (r *run) do(ctx context.Context, step task.StepFunc) (jsontext.Value, error
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.record, r.newest = done.Record, done.N
+	r.record, r.newest, r.longest = done.Record, done.N, max(r.longest, time.Since(began))
+	r.w.countTokens(r.d, *spent)
 	return data, nil
 }
 
@@ -185,10 +221,18 @@ func (r *run) finish(ctx context.Context, out jsontext.Value, err error) error {
 	case r.skipped():
 		return task.Failf(task.CodeStepsChanged, "the handler is done after %d steps, but %d had been committed; keep the steps of tasks that are under way", r.executed, r.resumed)
 	}
-	_, err = r.Execute(ctx, task.StepFunc{Name: lastStep, Last: true, Do: func(context.Context, *task.Effects) (jsontext.Value, error) {
+	// Its work is done: only the commit is left.
+	_, err = r.execute(ctx, task.StepFunc{Name: lastStep, Last: true, Do: func(context.Context, *task.Effects) (jsontext.Value, error) {
 		return out, nil
-	}})
+	}}, false)
 	return err
+}
+
+func (w *Worker) countTokens(d *delivery, used task.Tokens) {
+	if used != (task.Tokens{}) {
+		w.Metrics.Add(telemetry.TokensIn, d.taskType(), float64(used.Input))
+		w.Metrics.Add(telemetry.TokensOut, d.taskType(), float64(used.Output))
+	}
 }
 
 func (r *run) isBroken() error {

@@ -15,6 +15,8 @@ import (
 
 // A worker that dies (here: panics) after some steps leaves them behind: the next attempt reads them back, and the step
 // that was not committed runs again under the same effect key.
+//
+// Case: side effect twice (the effect key stays the same)
 func TestCommittedStepsAreNotRunAgain(t *testing.T) {
 	t.Parallel()
 	var ran []string
@@ -206,6 +208,7 @@ func TestAStepRunsAgainWhenItsTicketChanged(t *testing.T) {
 	f.wantStatus(t, id, checkpoint.Retrying, task.CodeTicketConflict)
 }
 
+// Case: oversize retried for ever
 func TestTooLargeAnOutputFailsForGood(t *testing.T) {
 	t.Parallel()
 	f := setUp(t, script{"large": func(ctx context.Context, run task.Run) (string, error) {

@@ -2,10 +2,9 @@
 package retrieval
 
 import (
+	"context"
 	"embed"
 	"io/fs"
-	"path"
-	"strings"
 
 	"agentworker/internal/agent"
 )
@@ -15,45 +14,20 @@ var corpus embed.FS
 
 // Builtin is an index of the documents that come with the program. It is built anew at each call.
 func Builtin() *Index {
-	passages, err := Read(corpus)
+	passages, err := builtin(context.Background())
 	if err != nil {
-		// What is embedded can be read.
-		panic(err)
+		panic(err) // what is embedded can be read
 	}
 	return New(passages)
 }
 
-// Read cuts the Markdown documents of a file system into passages: a document's first heading is its title, its
-// file name without .md its name, each paragraph a passage.
-func Read(files fs.FS) ([]agent.Passage, error) {
-	var passages []agent.Passage
-	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) != ".md" {
-			return err
-		}
-		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		passages = append(passages, cut(strings.TrimSuffix(path.Base(name), ".md"), string(content))...)
-		return nil
-	})
-	return passages, err
-}
+// LazyBuiltin is [Builtin], built at the first query.
+func LazyBuiltin() *Loaded { return Load(builtin) }
 
-func cut(document, content string) []agent.Passage {
-	var passages []agent.Passage
-	var title string
-	content = strings.ReplaceAll(content, "\r\n", "\n")
-	for paragraph := range strings.SplitSeq(content, "\n\n") {
-		paragraph = strings.TrimSpace(paragraph)
-		if heading, ok := strings.CutPrefix(paragraph, "# "); ok {
-			title = heading
-			continue
-		}
-		if paragraph != "" {
-			passages = append(passages, agent.Passage{Document: document, Number: len(passages) + 1, Title: title, Text: paragraph})
-		}
+func builtin(ctx context.Context) ([]agent.Passage, error) {
+	files, err := fs.Sub(corpus, "corpus")
+	if err != nil {
+		return nil, err
 	}
-	return passages
+	return Read(ctx, files)
 }

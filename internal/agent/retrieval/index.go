@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"agentworker/internal/agent"
 	"agentworker/internal/agent/text"
@@ -41,33 +42,40 @@ const (
 // give equal answers.
 type Index struct {
 	passages []indexed
-	frequent map[string]int // in how many passages a term stands
-	length   float64        // mean number of terms in a passage
+	postings map[string][]posting // by term, in the order of the passages
+	length   float64              // mean number of terms in a passage
 }
 
 type indexed struct {
 	agent.Passage
-	terms  map[string]float64
-	length float64
+	length int // in terms
 	cjk    bool
 }
 
+// posting says that a term stands in a passage, and how often.
+type posting struct{ passage, count int32 }
+
 // New makes an index. A passage is also found by its title.
 func New(passages []agent.Passage) *Index {
-	x := &Index{frequent: map[string]int{}}
-	for _, p := range passages {
+	x := &Index{postings: map[string][]posting{}}
+	total := 0
+	for at, p := range passages {
 		terms := text.Terms(p.Title + "\n" + p.Text)
-		entry := indexed{Passage: p, terms: map[string]float64{}, length: float64(len(terms)), cjk: text.HasCJK(p.Text)}
 		for _, t := range terms {
-			entry.terms[t]++
+			list := x.postings[t]
+			if last := len(list) - 1; last >= 0 && list[last].passage == int32(at) {
+				list[last].count++
+				continue
+			}
+			if list == nil {
+				t = strings.Clone(t) // or it would hold the whole folded text
+			}
+			x.postings[t] = append(list, posting{int32(at), 1})
 		}
-		for t := range entry.terms {
-			x.frequent[t]++
-		}
-		x.passages = append(x.passages, entry)
-		x.length += entry.length
+		x.passages = append(x.passages, indexed{Passage: p, length: len(terms), cjk: text.HasCJK(p.Text)})
+		total += len(terms)
 	}
-	x.length = max(1, x.length/float64(max(1, len(passages))))
+	x.length = max(1, float64(total)/float64(max(1, len(passages))))
 	return x
 }
 
@@ -83,9 +91,10 @@ func (x *Index) Retrieve(ctx context.Context, query string, k int) ([]agent.Pass
 	terms, needed := x.query(query)
 	cjk := text.HasCJK(query)
 	var hits []hit
+	scores, covered := x.score(terms)
 	for i, p := range x.passages {
-		score, covered := x.score(p, terms)
-		if covered == 0 || covered < needed {
+		score := scores[i]
+		if covered[i] == 0 || covered[i] < needed {
 			continue
 		}
 		if p.cjk != cjk {
@@ -120,7 +129,7 @@ func (x *Index) query(s string) (terms []string, needed float64) {
 	}
 	var total float64
 	for _, t := range slices.Sorted(maps.Keys(set)) {
-		switch known := x.frequent[t] > 0; {
+		switch known := len(x.postings[t]) > 0; {
 		case known:
 			terms = append(terms, t)
 			total += x.weight(t)
@@ -133,20 +142,23 @@ func (x *Index) query(s string) (terms []string, needed float64) {
 	return terms, min(minCoverage*total, enoughTerms*x.weight(""))
 }
 
-func (x *Index) score(p indexed, terms []string) (score, covered float64) {
-	norm := saturation * (1 - lengthNorm + lengthNorm*p.length/x.length)
+// score gives each passage's score, and the weight of the terms that it holds.
+func (x *Index) score(terms []string) (scores, covered []float64) {
+	scores, covered = make([]float64, len(x.passages)), make([]float64, len(x.passages))
 	for _, t := range terms {
-		if n := p.terms[t]; n > 0 {
-			w := x.weight(t)
-			covered += w
-			score += w * n * (saturation + 1) / (n + norm)
+		w := x.weight(t)
+		for _, in := range x.postings[t] {
+			norm := saturation * (1 - lengthNorm + lengthNorm*float64(x.passages[in.passage].length)/x.length)
+			n := float64(in.count)
+			covered[in.passage] += w
+			scores[in.passage] += w * n * (saturation + 1) / (n + norm)
 		}
 	}
-	return score, covered
+	return scores, covered
 }
 
 // weight is the larger the fewer passages hold the term, and largest when none does.
 func (x *Index) weight(term string) float64 {
-	n, in := float64(len(x.passages)), float64(x.frequent[term])
+	n, in := float64(len(x.passages)), float64(len(x.postings[term]))
 	return math.Log(1 + (n-in+0.5)/(in+0.5))
 }

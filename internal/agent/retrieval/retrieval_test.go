@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 
 	"github.com/go-json-experiment/json"
 
@@ -141,27 +140,6 @@ func TestEmptyIndexFindsNothing(t *testing.T) {
 	t.Parallel()
 	if got := retrieve(t, retrieval.New(nil), "LangGraph", 3); len(got) != 0 {
 		t.Errorf("got %q, want nothing", names(got))
-	}
-}
-
-func TestRead(t *testing.T) {
-	t.Parallel()
-	got, err := retrieval.Read(fstest.MapFS{
-		"a.md":         {Data: []byte("# A title\r\n\r\nFirst paragraph\r\nof two lines.\r\n\r\n\r\n\r\nSecond.\r\n")},
-		"sub/b.zh.md":  {Data: []byte("没有标题。")},
-		"sub/c.txt":    {Data: []byte("not Markdown")},
-		"sub/empty.md": {},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []agent.Passage{
-		{Document: "a", Number: 1, Title: "A title", Text: "First paragraph\nof two lines."},
-		{Document: "a", Number: 2, Title: "A title", Text: "Second."},
-		{Document: "b.zh", Number: 1, Text: "没有标题。"},
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

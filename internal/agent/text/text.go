@@ -56,6 +56,9 @@ func Sentences(s string) []string {
 func HasCJK(s string) bool { return strings.ContainsFunc(s, isCJK) }
 
 func isCJK(r rune) bool {
+	if r < 0x1100 { // where Hangul begins, the first of them
+		return false
+	}
 	// The mark of a long vowel belongs to both kana and therefore to no script.
 	return r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul)
 }

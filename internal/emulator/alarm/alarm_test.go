@@ -91,6 +91,7 @@ func TestEventIsTheGoldenOne(t *testing.T) {
 	})
 }
 
+// Case: DLQ alarm silent (missing data)
 func TestMissingDataIsNotBreaching(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,8 +1,10 @@
 package endpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -38,6 +40,33 @@ func newProxy(target *url.URL, transport *http.Transport, logger *slog.Logger) *
 				"The local DynamoDB does not answer.")
 		},
 	}
+}
+
+// maxRequest is more than DynamoDB takes.
+const maxRequest = 20 << 20
+
+// whole reads a request's body before it is handed on. Streamed through, it would cost answers: the server closes the body
+// when an answer begins; if the transport has not seen the body's end by then, it takes that for an error and drops the
+// connection to DynamoDB, with the rest of the answer.
+func whole(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := read(http.MaxBytesReader(w, r.Body, maxRequest), r.ContentLength)
+		if err != nil {
+			fail(w, http.StatusRequestEntityTooLarge, "com.amazon.coral.service#SerializationException", "The request could not be read: "+err.Error())
+			return
+		}
+		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		next.ServeHTTP(w, r)
+	})
+}
+
+func read(body io.Reader, length int64) ([]byte, error) {
+	if length < 0 || length > maxRequest {
+		return io.ReadAll(body)
+	}
+	all := make([]byte, length)
+	_, err := io.ReadFull(body, all)
+	return all, err
 }
 
 // health says whether what lies behind the endpoint answers: 200, or 503 when DynamoDB does not.

@@ -88,7 +88,7 @@ func (e *Endpoint) handler(r *http.Request) http.Handler {
 		if e.dynamodb == nil {
 			return nil
 		}
-		return e.dynamodb
+		return whole(e.dynamodb)
 	case target != "":
 		return nil
 	case strings.HasPrefix(r.URL.Path, functionsPath):

@@ -77,7 +77,7 @@ func (c Config) withDefaults() Config {
 }
 
 // environ is the environment of a process. Source: AWS Lambda Developer Guide, "Using Lambda environment variables".
-func (c Config) environ(runtimeAPI, logStream string) []string {
+func (c Config) environ(id, runtimeAPI, logStream string) []string {
 	task := filepath.Dir(c.Binary)
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -89,6 +89,7 @@ func (c Config) environ(runtimeAPI, logStream string) []string {
 	env = append(env, c.Env...)
 	return append(env,
 		"AWS_LAMBDA_RUNTIME_API="+runtimeAPI,
+		"AWS_SDK_UA_APP_ID="+id, // see Function.Signal
 		"AWS_LAMBDA_FUNCTION_NAME="+c.Name,
 		fmt.Sprintf("AWS_LAMBDA_FUNCTION_MEMORY_SIZE=%d", c.MemoryMiB),
 		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST",

@@ -9,7 +9,7 @@ import (
 )
 
 // environment is an execution environment: a place for one process, with at most one invocation at a time. Whoever took it
-// from the Function owns it; only live may be called by others.
+// from the Function owns it; only live and current may be called by others.
 type environment struct {
 	function *Function
 
@@ -22,6 +22,13 @@ func (e *environment) live() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.process != nil && e.process.alive()
+}
+
+// current is the process that was started last, nil when there is none.
+func (e *environment) current() *process {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.process
 }
 
 func (e *environment) setProcess(p *process) {

@@ -12,7 +12,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,6 +55,9 @@ type Function struct {
 	config Config
 	output sync.Mutex
 
+	environments []*environment
+	started      atomic.Int64 // processes so far
+
 	mu      sync.Mutex
 	free    []*environment
 	warming int
@@ -66,8 +72,9 @@ type Function struct {
 func New(config Config) *Function {
 	f := &Function{config: config.withDefaults(), changed: make(chan struct{}), abort: make(chan struct{})}
 	for range f.config.Concurrency {
-		f.free = append(f.free, &environment{function: f})
+		f.environments = append(f.environments, &environment{function: f})
 	}
+	f.free = slices.Clone(f.environments)
 	return f
 }
 
@@ -138,6 +145,19 @@ func (f *Function) Warm(ctx context.Context) error {
 		return fmt.Errorf("warm %s: %w", f.config.Name, err)
 	}
 	return nil
+}
+
+// Signal sends a signal to the group of the process with the given id, and tells whether there is such a process. The id is
+// the function's name, a hyphen and a number; the process's SDK sends it with each request, as app/<id> in the User-Agent
+// header. The function treats what becomes of the process like any other end: SIGKILL is a crash, and an invocation of
+// a process that SIGSTOP froze times out.
+func (f *Function) Signal(id string, signal syscall.Signal) bool {
+	for _, env := range f.environments {
+		if p := env.current(); p != nil && p.id == id {
+			return p.signal(signal)
+		}
+	}
+	return false
 }
 
 // Close refuses further invocations, ends the idle processes and waits for the busy ones until ctx ends; those that still

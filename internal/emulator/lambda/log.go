@@ -21,7 +21,7 @@ type invocationLog struct {
 func (f *Function) emit(p *process, log *invocationLog, stream Stream, text string) {
 	line := Line{Time: time.Now(), Stream: stream, Function: f.config.Name, Text: text}
 	if p != nil {
-		line.ProcessID = p.pid
+		line.ProcessID, line.Process = p.pid, p.id
 	}
 	if log != nil {
 		line.RequestID = log.requestID

@@ -29,6 +29,8 @@ type Line struct {
 	RequestID string
 	// ProcessID of the process; zero when there is none.
 	ProcessID int
+	// Process is what Function.Signal knows the process by; empty when there is none.
+	Process string
 	// Text without the line's end.
 	Text string
 }

@@ -23,6 +23,7 @@ const sigtermGrace = 500 * time.Millisecond
 
 // process is one running binary with its Runtime API server. It leads a process group, which ends with it.
 type process struct {
+	id             string
 	pid            int
 	api            *runtimeAPI
 	server         *http.Server
@@ -42,7 +43,8 @@ func startProcess(f *Function) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the runtime: %w", err)
 	}
-	p := &process{api: newRuntimeAPI(f), exited: make(chan struct{})}
+	id := fmt.Sprintf("%s-%d", f.config.Name, f.started.Add(1))
+	p := &process{id: id, api: newRuntimeAPI(f), exited: make(chan struct{})}
 	p.server = &http.Server{Handler: p.api.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = p.server.Serve(listener) }()
 
@@ -66,7 +68,7 @@ func (p *process) live(f *Function, address string, started chan<- error) {
 	config := f.config
 	command := exec.Command(config.Binary, config.Args...)
 	command.Dir = filepath.Dir(config.Binary)
-	command.Env = config.environ(address, time.Now().UTC().Format("2006/01/02/[$LATEST]")+uuid.NewString())
+	command.Env = config.environ(p.id, address, time.Now().UTC().Format("2006/01/02/[$LATEST]")+uuid.NewString())
 	command.SysProcAttr = processGroup()
 	closeWriters, err := p.pipe(f, command)
 	if err == nil {
@@ -174,6 +176,13 @@ func (p *process) gone() bool {
 	default:
 		return false
 	}
+}
+
+// signal sends a signal to the process's group and tells whether it was there to get it.
+func (p *process) signal(signal syscall.Signal) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.reaped && syscall.Kill(-p.pid, signal) == nil
 }
 
 // kill ends the process and its group and waits until they are gone.

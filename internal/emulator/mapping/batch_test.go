@@ -141,6 +141,7 @@ func TestSecondPartOfAFIFOBatchWaitsForTheFailedFirst(t *testing.T) {
 	})
 }
 
+// Case: throttle -> DLQ (maximum concurrency burns no receives)
 func TestNothingIsReceivedBeyondTheMaximumConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,6 +181,8 @@ func TestNothingIsReceivedBeyondTheMaximumConcurrency(t *testing.T) {
 	})
 }
 
+// Case: partial send or delete (Failed entries, and entries in no list of the answer)
+// Case: delete batch > 10
 func TestDeletes(t *testing.T) {
 	t.Parallel()
 	throttled := &types.BatchResultErrorEntry{Code: aws.String("InternalError")}
@@ -195,6 +198,12 @@ func TestDeletes(t *testing.T) {
 		{"failed entries again", func(call int, entry types.DeleteMessageBatchRequestEntry) *types.BatchResultErrorEntry {
 			if call <= 2 && strings.HasPrefix(*entry.ReceiptHandle, "1/") {
 				return throttled
+			}
+			return nil
+		}, nil, "[10 1 1 10 5]", ""},
+		{"entries in no list again", func(call int, entry types.DeleteMessageBatchRequestEntry) *types.BatchResultErrorEntry {
+			if call <= 2 && strings.HasPrefix(*entry.ReceiptHandle, "1/") {
+				return &types.BatchResultErrorEntry{Code: aws.String(unaccounted)}
 			}
 			return nil
 		}, nil, "[10 1 1 10 5]", ""},

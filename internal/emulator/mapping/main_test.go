@@ -168,6 +168,9 @@ func (q *queue) take(most int) (found []types.Message, next time.Time) {
 	return found, next
 }
 
+// unaccounted is the code of an entry that stands in neither list of the answer.
+const unaccounted = "unaccounted"
+
 func (q *queue) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -188,6 +191,9 @@ func (q *queue) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBat
 	for _, entry := range in.Entries {
 		if q.failDelete != nil {
 			if failed := q.failDelete(q.deletes, entry); failed != nil {
+				if *failed.Code == unaccounted {
+					continue
+				}
 				failed.Id = entry.Id
 				out.Failed = append(out.Failed, *failed)
 				continue
@@ -198,6 +204,7 @@ func (q *queue) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBat
 				msg.deleted = true
 			}
 		}
+		out.Successful = append(out.Successful, types.DeleteMessageBatchResultEntry{Id: entry.Id})
 	}
 	q.wake()
 	return out, nil
@@ -212,7 +219,9 @@ func (q *queue) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.Change
 	if len(in.Entries) < 1 || len(in.Entries) > 10 {
 		return nil, fmt.Errorf("TooManyEntriesInBatchRequest: %d", len(in.Entries))
 	}
+	out := &sqs.ChangeMessageVisibilityBatchOutput{}
 	for _, entry := range in.Entries {
+		out.Successful = append(out.Successful, types.ChangeMessageVisibilityBatchResultEntry{Id: entry.Id})
 		for _, msg := range q.messages {
 			if msg.handle == *entry.ReceiptHandle {
 				msg.visible = time.Now().Add(time.Duration(entry.VisibilityTimeout) * time.Second)
@@ -221,7 +230,7 @@ func (q *queue) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.Change
 		}
 	}
 	q.wake()
-	return &sqs.ChangeMessageVisibilityBatchOutput{}, nil
+	return out, nil
 }
 
 // function is an Invoker that gets the decoded records.

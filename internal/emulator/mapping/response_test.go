@@ -11,6 +11,9 @@ import (
 )
 
 // What each answer of the function does to a batch of m1, m2 and m3: the first invocation gives it, later ones succeed.
+//
+// Case: malformed response
+// Case: mapping not opted in
 func TestResponseTable(t *testing.T) {
 	t.Parallel()
 	all, none := "m1×1 m2×1 m3×1", ""

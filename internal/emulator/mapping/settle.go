@@ -48,19 +48,25 @@ func (m *Mapping) deleteChunk(ctx context.Context, chunk []message) (left []mess
 		if err != nil {
 			m.config.Logger.Warn("delete failed", "queue", m.config.QueueARN, "messages", len(chunk), "attempt", attempt, "error", err)
 		} else {
-			var again []message
+			failed := map[string]types.BatchResultErrorEntry{}
 			for _, entry := range out.Failed {
-				i, err := strconv.Atoi(aws.ToString(entry.Id))
-				if err != nil || i < 0 || i >= len(chunk) {
+				failed[aws.ToString(entry.Id)] = entry
+			}
+			var again []message
+			for i, msg := range chunk {
+				id := strconv.Itoa(i)
+				deleted := func(e types.DeleteMessageBatchResultEntry) bool { return aws.ToString(e.Id) == id }
+				entry, said := failed[id]
+				switch {
+				case !said && slices.ContainsFunc(out.Successful, deleted):
 					continue
+				case said && entry.SenderFault:
+					final = append(final, msg)
+				default: // also an entry of which the answer says nothing
+					again = append(again, msg)
 				}
-				m.config.Logger.Warn("message not deleted", "queue", m.config.QueueARN, "message_id", chunk[i].id, "attempt", attempt,
+				m.config.Logger.Warn("message not deleted", "queue", m.config.QueueARN, "message_id", msg.id, "attempt", attempt,
 					"code", aws.ToString(entry.Code), "error", aws.ToString(entry.Message))
-				if entry.SenderFault {
-					final = append(final, chunk[i])
-				} else {
-					again = append(again, chunk[i])
-				}
 			}
 			chunk = again
 		}
@@ -83,12 +89,12 @@ func (m *Mapping) release(ctx context.Context, messages []message) {
 			entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: &msg.handle, VisibilityTimeout: 0}
 		}
 		out, err := m.config.SQS.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &m.config.QueueURL, Entries: entries})
-		if err == nil && len(out.Failed) == 0 {
-			continue
-		}
 		failed := len(chunk)
 		if err == nil {
-			failed = len(out.Failed)
+			failed -= len(out.Successful)
+		}
+		if failed <= 0 {
+			continue
 		}
 		m.config.Logger.Warn("messages not released, they come back after their visibility timeout", "queue", m.config.QueueARN, "messages", failed, "error", err)
 	}

@@ -46,6 +46,7 @@ func TestDeadLetterMoveIsLazy(t *testing.T) {
 	}
 }
 
+// Case: DLQ retention
 func TestDeadLetterRetentionCountsFromTheFirstSend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

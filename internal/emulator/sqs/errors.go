@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -97,7 +98,7 @@ func (s *Server) fail(w http.ResponseWriter, as *wireError, message string) {
 		}
 		w.Header().Set("X-Amzn-Query-Error", as.query+fault)
 	}
-	s.send(w, as.status, errorBody{as.shape, message})
+	s.send(w, as.status, errorBody{as.shape, strings.ToValidUTF8(message, "\uFFFD")}) // it may quote what the client sent
 }
 
 func (s *Server) send(w http.ResponseWriter, status int, answer any) {

@@ -39,6 +39,7 @@ func TestProtocol(t *testing.T) {
 		"wrong type":        {"POST", "AmazonSQS.ListQueues", `{"MaxResults":"1"}`, 400, "com.amazon.coral.service#SerializationException", ""},
 		"duplicate name":    {"POST", "AmazonSQS.ListQueues", `{"MaxResults":1,"MaxResults":2}`, 400, "com.amazon.coral.service#SerializationException", ""},
 		"not UTF-8":         {"POST", "AmazonSQS.ListQueues", "{\"NextToken\":\"\xff\"}", 400, "com.amazon.coral.service#SerializationException", ""},
+		"action not UTF-8":  {"POST", "AmazonSQS.\xff", `{}`, 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"},
 		"unknown action":    {"POST", "AmazonSQS.Fly", `{}`, 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"},
 		"another service":   {"POST", "DynamoDB_20120810.ListTables", `{}`, 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"},
 		"not a POST":        {"GET", "AmazonSQS.ListQueues", ``, 400, "com.amazon.coral.service#UnknownOperationException", "InvalidAction;Sender"},

@@ -31,13 +31,16 @@ type state struct {
 	steps     []step
 	keys      []string
 	tickets   []task.Ticket
+	tokens    task.Tokens
 	commitErr error
+	failing   string // the step that commitErr is kept for; "": the next
 }
 
 type step struct {
-	name string
-	last bool
-	data jsontext.Value
+	name     string
+	last     bool // as begun
+	finished bool // by its effects
+	data     jsontext.Value
 }
 
 // NewRun is the first attempt of a task, with turns as its thread's newest results, oldest first.
@@ -49,7 +52,10 @@ func NewRun(id task.ID, turns ...task.Turn) *Run {
 func (r *Run) Resume() *Run { return &Run{task: r.task, attempt: r.attempt + 1} }
 
 // FailCommit lets the next commit fail with err after its step has run, as a worker does that dies in between.
-func (r *Run) FailCommit(err error) { r.task.commitErr = err }
+func (r *Run) FailCommit(err error) { r.FailCommitOf("", err) }
+
+// FailCommitOf is [Run.FailCommit] for the step of a name.
+func (r *Run) FailCommitOf(step string, err error) { r.task.failing, r.task.commitErr = step, err }
 
 // ID is the task's id.
 func (r *Run) ID() task.ID { return r.task.id }
@@ -59,6 +65,9 @@ func (r *Run) Attempt() int { return r.attempt }
 
 // Turns are those that [NewRun] was given.
 func (r *Run) Turns() []task.Turn { return slices.Clone(r.task.turns) }
+
+// Tokens are what the committed steps have used.
+func (r *Run) Tokens() task.Tokens { return r.task.tokens }
 
 // Ran are the steps that ran in this attempt, whether they succeeded or not; those read back are not among them.
 func (r *Run) Ran() []string { return slices.Clone(r.ran) }
@@ -92,7 +101,7 @@ func (r *Run) Execute(ctx context.Context, f task.StepFunc) (jsontext.Value, err
 		return nil, task.Permanent(fmt.Errorf("step %q: its name must be 1 to 100 bytes long", f.Name))
 	case slices.Contains(r.seen, f.Name):
 		return nil, task.Permanent(fmt.Errorf("step %q was used before in this task", f.Name))
-	case n > 0 && n <= len(r.task.steps) && r.task.steps[n-1].last:
+	case n > 0 && n <= len(r.task.steps) && (r.task.steps[n-1].last || r.task.steps[n-1].finished):
 		return nil, task.Permanent(fmt.Errorf("step %q follows the last step %q", f.Name, r.seen[n-1]))
 	}
 	if n < len(r.task.steps) {
@@ -120,14 +129,15 @@ func (r *Run) run(ctx context.Context, f task.StepFunc) (jsontext.Value, error) 
 		data, err = f.Do(ctx, effects)
 		return err
 	})
-	if err == nil {
+	if err == nil && (r.task.failing == "" || r.task.failing == f.Name) {
 		err, r.task.commitErr = r.task.commitErr, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.seen = append(r.seen, f.Name)
-	r.task.steps = append(r.task.steps, step{f.Name, f.Last, data.Clone()})
+	r.task.steps = append(r.task.steps, step{f.Name, f.Last, effects.Finished(), data.Clone()})
+	r.task.tokens = r.task.tokens.Plus(effects.Tokens())
 	if t := effects.Ticket(); t != nil {
 		r.task.tickets = append(r.task.tickets, *t)
 	}

@@ -94,3 +94,37 @@ func TestClosedEngine(t *testing.T) {
 		t.Errorf("error = %v, want ErrClosed", err)
 	}
 }
+
+// Two tasks may start at the same instant; the newest is listed first all the same, also after a restart.
+func TestMoveTasksKeepTheirOrderOverARestart(t *testing.T) {
+	t.Parallel()
+	opts := engine.Options{Clock: clockwork.NewFakeClock(), Dir: t.TempDir()}
+	e := open(t, opts)
+	create(t, e, "dead")
+	policy := map[string]string{"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:dead","maxReceiveCount":1}`}
+	if err := e.CreateQueue("work", policy, nil); err != nil {
+		t.Fatal(err)
+	}
+	const source = "arn:aws:sqs:us-east-1:000000000000:dead"
+	for rate := 1; rate <= 6; rate++ {
+		handle, err := e.StartMove(source, "", rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.CancelMove(handle); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := open(t, opts).ListMoves(source, 10)
+	if err != nil || len(tasks) != 6 {
+		t.Fatalf("%d tasks, error %v, want 6", len(tasks), err)
+	}
+	for i, task := range tasks {
+		if task.Rate != 6-i {
+			t.Errorf("task %d has rate %d, want %d", i, task.Rate, 6-i)
+		}
+	}
+}

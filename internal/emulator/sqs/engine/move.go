@@ -45,6 +45,7 @@ type MoveTask struct {
 
 type task struct {
 	id      string
+	number  uint64 // order of the starts, which may share a time
 	source  string // ARN, like destination
 	dest    string
 	rate    int
@@ -84,12 +85,12 @@ func (e *Engine) StartMove(source, destination string, rate int) (handle string,
 				"Only one active task is allowed for a source queue arn at a given time.")
 		}
 		t := &task{
-			id: uuid.NewString(), source: source, dest: destination, rate: rate, status: TaskRunning,
+			id: uuid.NewString(), number: e.next(), source: source, dest: destination, rate: rate, status: TaskRunning,
 			toMove: q.visible(), started: now,
 		}
 		t.nextAt = now.Add(t.pace())
 		e.tasks = append(e.tasks, t)
-		e.store.putTask(t)
+		e.store.putTask(e, t)
 		e.forgetTasks(source)
 		for _, other := range e.queues {
 			other.look() // waiting receives have to know when it goes on
@@ -133,7 +134,7 @@ func (e *Engine) CancelMove(handle string) (moved int, err error) {
 			return refuse(UnsupportedOperation, "Only a running task can be cancelled; this one is %s.", t.status)
 		}
 		t.status, moved = TaskCancelled, t.moved
-		e.store.putTask(t)
+		e.store.putTask(e, t)
 		return nil
 	})
 	return moved, err
@@ -211,7 +212,7 @@ func (e *Engine) settle(now time.Time) {
 			return
 		}
 		e.step(next)
-		e.store.putTask(next)
+		e.store.putTask(e, next)
 	}
 }
 

@@ -47,6 +47,7 @@ type (
 		At        int64  `json:"at"`
 	}
 	storedTask struct {
+		Number  uint64 `json:"number,omitzero"`
 		Source  string `json:"source"`
 		Dest    string `json:"dest,omitzero"`
 		Rate    int    `json:"rate,omitzero"`
@@ -95,7 +96,7 @@ func duplicateRecord(d *duplicate) storedDuplicate {
 }
 
 func taskRecord(t *task) storedTask {
-	return storedTask{t.source, t.dest, t.rate, t.status, t.failure, t.moved, t.toMove, nanos(t.started), nanos(t.nextAt)}
+	return storedTask{t.number, t.source, t.dest, t.rate, t.status, t.failure, t.moved, t.toMove, nanos(t.started), nanos(t.nextAt)}
 }
 
 // load builds the queues from what the store holds. Delays and visibility timeouts that have ended
@@ -195,11 +196,11 @@ func (e *Engine) loadTasks(tx *bolt.Tx, _ map[uint64]*queue) error {
 			return fmt.Errorf("task record %s: %w", k, err)
 		}
 		e.tasks = append(e.tasks, &task{
-			id: string(k), source: r.Source, dest: r.Dest, rate: r.Rate, status: r.Status, failure: r.Failure,
+			id: string(k), number: r.Number, source: r.Source, dest: r.Dest, rate: r.Rate, status: r.Status, failure: r.Failure,
 			moved: r.Moved, toMove: r.ToMove, started: moment(r.Started), nextAt: moment(r.NextAt),
 		})
 		return nil
 	})
-	slices.SortFunc(e.tasks, func(a, b *task) int { return a.started.Compare(b.started) })
+	slices.SortFunc(e.tasks, func(a, b *task) int { return cmp.Compare(a.number, b.number) })
 	return err
 }

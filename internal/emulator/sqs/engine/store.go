@@ -279,9 +279,9 @@ func (s *store) deleteDuplicate(q *queue, d *duplicate) {
 	}
 }
 
-func (s *store) putTask(t *task) {
+func (s *store) putTask(e *Engine, t *task) {
 	if s != nil {
-		s.record(change{bucket: bucketTasks, key: []byte(t.id), value: encode(taskRecord(t))})
+		s.record(change{bucket: bucketTasks, key: []byte(t.id), value: encode(taskRecord(t))}, lastID(e))
 	}
 }
 

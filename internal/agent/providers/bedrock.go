@@ -1,0 +1,15 @@
+//go:build !slim || bedrock
+
+package providers
+
+import (
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"agentworker/internal/agent/chat"
+	"agentworker/internal/agent/model"
+	"agentworker/internal/config"
+)
+
+func newBedrock(c config.Worker, name string, aws aws.Config) (chat.Model, error) {
+	return model.NewBedrock(model.BedrockConfig{Model: name, AWS: aws, Timeout: c.ModelTimeout}), nil
+}
