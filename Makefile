@@ -18,10 +18,23 @@ TEST_TIMEOUT := 5m
 TESTFLAGS :=
 # Which benchmarks run, as a regular expression.
 BENCH := .
+# More flags for the CDK, such as '-c stage=prod -c alarmEmail=me@example.com'.
+CDKFLAGS :=
+# What make invoke runs, and with which event.
+FUNCTION := worker
+EVENT := functions/worker/testdata/sqs.json
 
 GO_BUILD := CGO_ENABLED=0 go build -tags lambda.norpc -trimpath -buildvcs=false -ldflags '-s -w'
+SILENT_JSII := JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
+# Node 20 still does; the CDK's parts would say at each start that they would rather have a newer one.
+CDK := cd infra && ARCH=$(ARCH) $(SILENT_JSII) \
+  AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED=true ../.tools/cdk/node_modules/.bin/cdk
+MINISTACK_VERSION := 1.5.33
+
 GOLANGCI := .tools/bin/golangci-lint
 GOLANGCI_STAMP := .tools/golangci-lint-$(GOLANGCI_VERSION).stamp
+CDK_STAMP := .tools/cdk/stamp
+MINISTACK_STAMP := .tools/venv/ministack-$(MINISTACK_VERSION).stamp
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -41,7 +54,7 @@ build/local/%/bootstrap: check-go
 
 # exec, so that a signal sent to make reaches the chain and not a shell in between.
 .PHONY: run
-run: $(FUNCTIONS:%=build/local/%/bootstrap) ## run the whole chain here; PORT, AWS_PORT, DATA_DIR and WORKERS set it up
+run: $(FUNCTIONS:%=build/local/%/bootstrap) ## run the whole chain here; PORT, AWS_PORT, DATA_DIR, WORKERS, CHAOS set it up
 	@$(GO_BUILD) -o build/local/chain ./infra/local
 	@exec build/local/chain
 
@@ -51,9 +64,57 @@ run: $(FUNCTIONS:%=build/local/%/bootstrap) ## run the whole chain here; PORT, A
 test: check-go check-cc dynoxide ## run all tests under the race detector
 	go test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
+.PHONY: faults
+faults: check-go dynoxide ## put TASKS=10000 through the chain while everything goes wrong; SEED=<n> does it again
+	@go build -buildvcs=false -o build/local/faults ./infra/local/faults
+	@exec build/local/faults
+
+.PHONY: soak
+soak: check-go dynoxide ## run under steady load and faults for MINUTES=30, and see whether anything grows
+	@go build -buildvcs=false -o build/local/soak ./infra/local/soak
+	@exec build/local/soak
+
 .PHONY: bench
 bench: check-go dynoxide ## run the benchmarks; BENCH picks some by name
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(TESTFLAGS) $(PACKAGES)
+
+# The CDK takes minutes to compile the first time. Its engine is one process that takes one call at a time.
+.PHONY: test-infra
+test-infra: check-go dynoxide ## run the tests of the CDK app
+	$(SILENT_JSII) go test -timeout 15m $(TESTFLAGS) ./infra ./infra/invoke
+
+.PHONY: golden
+golden: check-go ## renew the template that the tests compare with
+	$(SILENT_JSII) go test -count=1 -run '^TestGoldenTemplate$$' ./infra -update
+
+# ---- deploy
+
+.PHONY: synth
+synth: check-go check-arch $(CDK_STAMP) ## write the CloudFormation template; no account needed; CDKFLAGS='-c stage=prod'
+	$(CDK) synth --quiet -c architecture=$(ARCH) $(CDKFLAGS)
+	@echo 'The template is in infra/cdk.out.'
+
+.PHONY: bootstrap
+bootstrap: check-go check-arch $(CDK_STAMP) ## prepare your account and region for the CDK, once
+	$(CDK) bootstrap -c architecture=$(ARCH) $(CDKFLAGS)
+
+.PHONY: deploy
+deploy: check-go check-arch $(CDK_STAMP) ## deploy to the account that your AWS credentials are of
+	$(CDK) deploy -c architecture=$(ARCH) $(CDKFLAGS)
+
+.PHONY: destroy
+destroy: check-go check-arch $(CDK_STAMP) ## take the stack away again; table and queues stay
+	$(CDK) destroy -c architecture=$(ARCH) $(CDKFLAGS)
+
+.PHONY: rehearse
+rehearse: check-go $(CDK_STAMP) $(MINISTACK_STAMP) ## deploy into a local AWS and drive what was deployed
+	@go build -buildvcs=false -o build/local/rehearse ./infra/rehearse
+	@exec build/local/rehearse
+
+.PHONY: invoke
+invoke: check-function build/local/$(FUNCTION)/bootstrap ## run a function once with an event; FUNCTION=worker EVENT=file.json
+	@$(GO_BUILD) -o build/local/invoke ./infra/invoke
+	@build/local/invoke -function '$(FUNCTION)' -event '$(EVENT)'
 
 # ---- lint and format
 
@@ -71,6 +132,11 @@ vet: check-go
 	go vet $(PACKAGES)
 	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go vet -tags lambda.norpc ./functions/...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet $(LAPTOP_PACKAGES)
+
+.PHONY: lint-infra
+lint-infra: check-go $(GOLANGCI_STAMP) ## vet and lint the CDK app
+	go vet ./infra ./infra/invoke ./infra/rehearse
+	$(GOLANGCI) run ./infra ./infra/invoke ./infra/rehearse
 
 .PHONY: fmt
 fmt: $(GOLANGCI_STAMP) ## format the Go code
@@ -93,9 +159,21 @@ $(GOLANGCI_STAMP): | check-go
 dynoxide: check-go
 	@CGO_ENABLED=0 go run ./tools/dynoxide .tools
 
+$(CDK_STAMP): infra/package.json infra/package-lock.json
+	@echo 'Installing the CDK command line.'
+	@rm -rf .tools/cdk && mkdir -p .tools/cdk && cp infra/package.json infra/package-lock.json .tools/cdk
+	@cd .tools/cdk && npm ci --silent --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+$(MINISTACK_STAMP):
+	@echo 'Installing MiniStack $(MINISTACK_VERSION).'
+	@python3 -m venv --clear .tools/venv
+	@.tools/venv/bin/pip install --quiet --disable-pip-version-check ministack==$(MINISTACK_VERSION)
+	@touch $@
+
 .PHONY: clean
 clean: ## remove what was built and what profilers left
-	rm -rf build *.test *.prof *.out
+	rm -rf build infra/cdk.out *.test *.prof *.out
 
 .PHONY: distclean
 distclean: clean ## remove the tools too
@@ -112,6 +190,11 @@ check-go:
 check-arch:
 	@case '$(ARCH)' in arm64|amd64) ;; \
 	  *) echo 'ARCH is "$(ARCH)": Lambda has arm64 and amd64.' >&2; exit 1;; esac
+
+.PHONY: check-function
+check-function:
+	@case ' $(FUNCTIONS) ' in *' $(FUNCTION) '*) ;; \
+	  *) echo 'FUNCTION is "$(FUNCTION)": there are $(FUNCTIONS).' >&2; exit 1;; esac
 
 .PHONY: check-cc
 check-cc:

@@ -1,0 +1,305 @@
+package main_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	infra "agentworker/infra"
+)
+
+// fixed is a context with nothing else in it.
+type fixed map[string]any
+
+func (f fixed) TryGetContext(key *string) any     { return f[*key] }
+func (f fixed) GetAllContext(*map[string]any) any { return map[string]any(f) }
+
+// problems are the sentences that settings are refused with.
+func problems(context map[string]any) []string {
+	_, err := infra.ReadSettings(fixed(context))
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestDefaultSettingsAreSound(t *testing.T) {
+	if got := problems(nil); got != nil {
+		t.Errorf("got %q, want no problem", got)
+	}
+}
+
+// Each refusal is a sentence that says what to change.
+func TestRefusals(t *testing.T) {
+	tests := map[string]struct {
+		context map[string]any
+		want    []string
+	}{
+		"visibility below six times the timeout and the window": {
+			map[string]any{"visibilitySeconds": "360", "batchingWindowSeconds": "1"},
+			[]string{"agent-tasks: visibility timeout is 6m0s; set at least 6m1s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on"},
+		},
+		"the timeout counts": {
+			map[string]any{"visibilitySeconds": "360", "workerTimeoutSeconds": "61"},
+			[]string{
+				"agent-tasks: visibility timeout is 6m0s; set at least 6m6s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on",
+				"agent-tasks-ordered: visibility timeout is 6m0s; set at least 6m6s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on",
+			},
+		},
+		"few receives": {
+			map[string]any{"maxReceiveCount": "4", "retries": "2"},
+			[]string{
+				"agent-tasks: max receive count is 4; set 5 to 1,000, or throttling sends healthy messages to the dead-letter queue",
+				"agent-tasks-ordered: max receive count is 4; set 5 to 1,000, or throttling sends healthy messages to the dead-letter queue",
+			},
+		},
+		"dead letters expire first": {
+			map[string]any{"deadLetterRetentionDays": "7"},
+			[]string{
+				"agent-tasks: dead-letter queue keeps messages for 168h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts",
+				"agent-tasks-ordered: dead-letter queue keeps messages for 168h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts",
+			},
+		},
+		"large FIFO batch": {
+			map[string]any{"orderedBatchSize": "11"},
+			[]string{"agent-tasks-ordered: batch size is 11; set 1 to 10 for a FIFO queue"},
+		},
+		"large batch without a window": {
+			map[string]any{"batchSize": "11"},
+			[]string{"agent-tasks: batch size is 11 without a batching window; set a window of at least 1s, or at most 10 records"},
+		},
+		"concurrency of 1": {
+			map[string]any{"concurrency": "1"},
+			[]string{
+				"agent-tasks: maximum concurrency is 1; set 2 to 1,000",
+				"agent-tasks-ordered: maximum concurrency is 1; set 2 to 1,000",
+			},
+		},
+		"concurrency and pollers": {
+			map[string]any{"concurrency": "10", "minimumPollers": "2", "maximumPollers": "4"},
+			[]string{
+				"agent-tasks: both maximum concurrency, 10, and provisioned pollers are set, and they exclude each other; set one of them",
+				"agent-tasks-ordered: both maximum concurrency, 10, and provisioned pollers are set, and they exclude each other; set one of them",
+			},
+		},
+		"pollers without a maximum": {
+			map[string]any{"minimumPollers": "2"},
+			[]string{
+				"agent-tasks: maximum of provisioned pollers is 0; set 2 to 2,000, and not less than the minimum, 2",
+				"agent-tasks-ordered: maximum of provisioned pollers is 0; set 2 to 2,000, and not less than the minimum, 2",
+			},
+		},
+		"JWT without issuer": {
+			map[string]any{"auth": "jwt", "jwtAudience": "me"},
+			[]string{`auth is jwt and jwtIssuer is ""; set the https URL of who issues the tokens`},
+		},
+		"JWT without audience": {
+			map[string]any{"auth": "jwt", "jwtIssuer": "https://issuer.example.com"},
+			[]string{"auth is jwt without jwtAudience; set whom the tokens are for, or tokens made for others are taken too"},
+		},
+		"issuer without JWT": {
+			map[string]any{"jwtIssuer": "https://issuer.example.com"},
+			[]string{"jwtIssuer and jwtAudience are of no use with auth iam; set auth to jwt"},
+		},
+		"unknown authorization": {
+			map[string]any{"auth": "off"},
+			[]string{`auth is "off"; set iam, jwt or none`},
+		},
+		"stage": {
+			map[string]any{"stage": "Prod_1"},
+			[]string{`stage is "Prod_1"; set 1 to 20 lower-case letters, digits and hyphens, beginning with a letter`},
+		},
+		"architecture": {
+			map[string]any{"architecture": "x86_64"},
+			[]string{`architecture is "x86_64"; set arm64 or amd64`},
+		},
+		"origin": {
+			map[string]any{"corsOrigins": "https://a.example.com,*"},
+			[]string{`corsOrigins has "*"; set origins such as https://console.example.com`},
+		},
+		"e-mail": {
+			map[string]any{"alarmEmail": "Ops <ops@example.com>"},
+			[]string{`alarmEmail is "Ops <ops@example.com>"; set an e-mail address`},
+		},
+		"rate": {
+			map[string]any{"ratePerSecond": "0", "burst": "5001"},
+			[]string{"ratePerSecond is 0; set 1 to 10,000", "burst is 5001; set 1 to 5,000"},
+		},
+		"log retention": {
+			map[string]any{"logRetentionDays": float64(31)},
+			[]string{"logRetentionDays is 31; set one of [1 3 5 7 14 30 60 90 120 150 180 365 400 545 731 1096 1827 2192 2557 2922 3288 3653]"},
+		},
+		"no number": {
+			map[string]any{"batchSize": "ten", "queueRetentionDays": "1.5"},
+			[]string{`batchSize is "ten"; set a whole number`, `queueRetentionDays is "1.5"; set a whole number, 0 or more`},
+		},
+		"no text": {
+			map[string]any{"stage": []any{"dev"}},
+			[]string{"stage is [dev]; set a text or a number"},
+		},
+		"unknown model": {
+			map[string]any{"model": "gpt", "retriever": "google"},
+			[]string{
+				`model must be "offline", "bedrock:" and a model's id, or "openai:" and a model's name`,
+				`retriever must be "offline", "folder:" and a path, "s3://" and a bucket, or "kb:" and a knowledge base's id`,
+			},
+		},
+		"OpenAI without a key": {
+			map[string]any{"model": "openai:gpt"},
+			[]string{"model is of OpenAI's and nothing says where its key lies; set openaiKeySecret or openaiKeyParameter"},
+		},
+		"two keys": {
+			map[string]any{"model": "openai:gpt", "openaiKeySecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf", "openaiKeyParameter": "key"},
+			[]string{"openaiKeySecret and openaiKeyParameter are both set; set one"},
+		},
+		"secret by name": {
+			map[string]any{"model": "openai:gpt", "openaiKeySecret": "key"},
+			[]string{"openaiKeySecret is not a secret's ARN; set the whole ARN"},
+		},
+		"slow model": {
+			map[string]any{"model": "bedrock:some.model", "workerTimeoutSeconds": "45"},
+			[]string{"a call of the model may take 45s and the worker 45s; set modelTimeoutSeconds to less, or workerTimeoutSeconds to more"},
+		},
+		"folder": {
+			map[string]any{"retriever": "folder:docs"},
+			[]string{"retriever is a folder, which is on a laptop only; set s3://bucket/prefix or kb:id"},
+		},
+		"topics": {
+			map[string]any{"allowedTopics": "arn:aws:sns:eu-west-1:123456789012:*"},
+			[]string{"allowedTopics is not a list of topic ARNs with commas between them"},
+		},
+		"misspelt": {
+			map[string]any{"maxRecieveCount": "7", "@aws-cdk/core:x": true, "aws:cdk:y": true, "cli-telemetry": false},
+			[]string{"there is no setting maxRecieveCount; the README lists them"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, problems(test.context)); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whoever deploys mends everything in one go.
+func TestAllProblemsAreReportedAtOnce(t *testing.T) {
+	got := problems(map[string]any{
+		"stage": "", "auth": "jwt", "maxReceiveCount": "1", "batchSize": "10001", "concurrency": "1", "orderedBatchSize": "0",
+		"visibilitySeconds": "1", "deadLetterRetentionDays": "1", "nonsense": "1",
+	})
+	for _, want := range []string{
+		"no setting nonsense", "stage is", "jwtIssuer is", "without jwtAudience", "max receive count is 1; set 5", "batch size is 10001",
+		"maximum concurrency is 1", "batch size is 0", "visibility timeout is 1s", "dead-letter queue keeps messages for 24h0m0s",
+	} {
+		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, want) }) {
+			t.Errorf("no problem says %q in:\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+}
+
+// A visibility timeout that nobody has set follows the timeout and the window.
+func TestVisibilityFollows(t *testing.T) {
+	s, err := infra.ReadSettings(fixed{"workerTimeoutSeconds": "100", "batchingWindowSeconds": "5"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Topology.Tasks.Queue.Visibility.Seconds(), 605.0; got != want {
+		t.Errorf("tasks: got %v s, want %v s", got, want)
+	}
+	if got, want := s.Topology.Ordered.Queue.Visibility.Seconds(), 600.0; got != want {
+		t.Errorf("ordered: got %v s, want %v s", got, want)
+	}
+}
+
+// The README's table has every setting with the default that holds, and no other.
+func TestSettingsAreInTheReadme(t *testing.T) {
+	documented := map[string]string{}
+	row := regexp.MustCompile("(?m)^\\| `([a-zA-Z0-9]+)` \\| ([^|]*)\\| [^|]+ \\|$")
+	for _, m := range row.FindAllStringSubmatch(section(t, "Deploy"), -1) {
+		documented[m[1]] = strings.Trim(m[2], "` ")
+	}
+	want := map[string]string{
+		"stage": "dev", "architecture": "arm64", "auth": "iam", "jwtIssuer": "", "jwtAudience": "", "corsOrigins": "",
+		"ratePerSecond": "50", "burst": "100", "alarmEmail": "", "workerMemoryMiB": "256", "workerTimeoutSeconds": "60",
+		"visibilitySeconds": "", "retries": "3", "maxReceiveCount": "5", "batchSize": "10", "batchingWindowSeconds": "0",
+		"model": "", "modelTimeoutSeconds": "", "maxTokensPerTask": "", "retriever": "", "openaiBaseUrl": "", "openaiKeySecret": "",
+		"openaiKeyParameter": "", "allowedTopics": "",
+		"orderedBatchSize": "1", "concurrency": "10", "minimumPollers": "", "maximumPollers": "", "queueRetentionDays": "7",
+		"deadLetterRetentionDays": "14", "recordRetentionDays": "90", "logRetentionDays": "30",
+	}
+	if diff := cmp.Diff(want, documented); diff != "" {
+		t.Errorf("README's table of settings (-want +got):\n%s", diff)
+	}
+	var names []string
+	defaults, err := infra.ReadSettings(fixed{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range infra.AllSettings() {
+		names = append(names, setting.Name)
+		if want[setting.Name] == "" {
+			continue
+		}
+		// Setting a default changes nothing.
+		made, err := infra.ReadSettings(fixed{setting.Name: want[setting.Name]})
+		if err != nil {
+			t.Errorf("%s=%s: %v", setting.Name, want[setting.Name], err)
+		}
+		if diff := cmp.Diff(defaults.Topology, made.Topology); diff != "" {
+			t.Errorf("%s=%s is not the default (-default +set):\n%s", setting.Name, want[setting.Name], diff)
+		}
+		for _, pair := range [][2]any{{defaults.Stage, made.Stage}, {defaults.Auth.Kind, made.Auth.Kind}, {defaults.Burst, made.Burst}, {defaults.RatePerSecond, made.RatePerSecond}, {defaults.LogRetentionDays, made.LogRetentionDays}, {defaults.Architecture, made.Architecture}} {
+			if pair[0] != pair[1] {
+				t.Errorf("%s=%s is not the default: got %v, want %v", setting.Name, want[setting.Name], pair[1], pair[0])
+			}
+		}
+	}
+	slices.Sort(names)
+	documentedNames := []string{}
+	for name := range documented {
+		documentedNames = append(documentedNames, name)
+	}
+	slices.Sort(documentedNames)
+	if diff := cmp.Diff(names, documentedNames); diff != "" {
+		t.Errorf("settings in code and README (-code +README):\n%s", diff)
+	}
+}
+
+// A function that has not been built is named, with the command that builds it.
+func TestMissingBinaries(t *testing.T) {
+	s := infra.DefaultSettings()
+	s.BinDir, s.Architecture = t.TempDir(), "amd64"
+	err := s.CheckBinaries()
+	if err == nil {
+		t.Fatal("no error without binaries")
+	}
+	for _, name := range []string{"worker", "submit", "dlqalarm"} {
+		if !strings.Contains(err.Error(), name+"/bootstrap is not there; run make build ARCH=amd64") {
+			t.Errorf("nothing about %s in: %v", name, err)
+		}
+	}
+	s.BinDir = binDir
+	if err := s.CheckBinaries(); err != nil {
+		t.Errorf("with binaries: got %v, want nil", err)
+	}
+}
+
+// section is what stands below a heading of the README's second level.
+func section(t *testing.T, heading string) string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("README has no section %q", heading)
+	}
+	body, _, _ := strings.Cut(rest, "\n## ")
+	return body
+}
