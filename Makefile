@@ -69,6 +69,10 @@ faults: check-go dynoxide ## put TASKS=10000 through the chain while everything 
 	@go build -buildvcs=false -o build/local/faults ./infra/local/faults
 	@exec build/local/faults
 
+.PHONY: disasters
+disasters: check-go dynoxide ## let the disasters of others happen here, in their whole size
+	go test -v -count=1 -timeout 15m -run 'TestTwoThirds|TestCrashes' ./internal/emulator/drill -disasters
+
 .PHONY: soak
 soak: check-go dynoxide ## run under steady load and faults for MINUTES=30, and see whether anything grows
 	@go build -buildvcs=false -o build/local/soak ./infra/local/soak
