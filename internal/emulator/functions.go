@@ -23,7 +23,7 @@ const (
 )
 
 // submitProcesses is how many requests the HTTP API can serve at once. On AWS there are as many as it takes.
-const submitProcesses = 8
+const submitProcesses = 32
 
 // asyncRetryDelay is how long a failed alarm or schedule invocation waits for its next try. On AWS it is a minute.
 const asyncRetryDelay = 2 * time.Second
