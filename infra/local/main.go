@@ -27,7 +27,8 @@ type settings struct {
 	Workers int    `env:"WORKERS" envDefault:"2"`
 	Chaos   string `env:"CHAOS"`
 
-	Retriever string `env:"RETRIEVER"`
+	Retriever     string   `env:"RETRIEVER"`
+	AllowedTopics []string `env:"ALLOWED_TOPICS"`
 
 	DynamoDBEndpoint string `env:"AWS_ENDPOINT_URL_DYNAMODB"`
 	SQSEndpoint      string `env:"AWS_ENDPOINT_URL_SQS"`
@@ -61,7 +62,7 @@ func run() error {
 		Port:  s.Port, AWSPort: s.AWSPort, DataDir: s.DataDir, Workers: s.Workers,
 		BinDir: filepath.Join("build", "local"), ToolsDir: ".tools",
 		DynamoDBEndpoint: s.DynamoDBEndpoint, SQSEndpoint: s.SQSEndpoint,
-		WorkerEnv: workerEnv(s.Retriever), Chaos: faults,
+		AllowedTopics: s.AllowedTopics, WorkerEnv: workerEnv(s.Retriever), Chaos: faults,
 		Logger: slog.New(console.handler), Output: console.line, Notify: console.notification, Batch: account.add,
 	})
 	if err != nil {

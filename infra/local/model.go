@@ -9,7 +9,7 @@ import (
 // The worker's own variables that make run hands on, where they are set.
 var (
 	modelVariables = []string{
-		"MODEL", "MODEL_TIMEOUT", "MAX_TOKENS_PER_TASK", "OPENAI_BASE_URL", "OPENAI_API_KEY", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "ALLOWED_TOPICS",
+		"MODEL", "MODEL_TIMEOUT", "MAX_TOKENS_PER_TASK", "OPENAI_BASE_URL", "OPENAI_API_KEY", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
 	}
 	// Only a model, a key or documents that are in AWS get the credentials of the person who runs the chain.
 	credentialVariables = []string{

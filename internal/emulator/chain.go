@@ -56,6 +56,8 @@ type Config struct {
 	// DynamoDBEndpoint and SQSEndpoint, when set, are used in the place of ours.
 	DynamoDBEndpoint string
 	SQSEndpoint      string
+	// AllowedTopics are the SNS topics, by ARN, whose notifications may hold tasks.
+	AllowedTopics []string
 	// WorkerEnv holds more KEY=VALUE pairs for the worker, such as its model's; they win over the chain's own.
 	WorkerEnv []string
 	// StopTimeout is how long running invocations may take to finish at the end; 0: 10 s.

@@ -326,6 +326,38 @@ func TestOtherProducers(t *testing.T) {
 	})
 }
 
+// A task that came in an SNS notification is the same task for the worker and for dlqalarm: both must know the topic.
+func TestATaskFromATopicHasOneRecord(t *testing.T) {
+	t.Parallel()
+	const topic = "arn:aws:sns:us-east-1:000000000000:theirs"
+	r := start(t, func(c *emulator.Config) { c.AllowedTopics = []string{topic} })
+	name := "agent-tasks"
+	url, err := r.sqs.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"Type":"Notification","MessageId":"22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324","TopicArn":%q,`+
+		`"Timestamp":"2026-11-29T12:00:00.000Z","Message":"{\"task\":\"update_ticket\",\"ticket_id\":\"TK-7\",\"status\":\"open\",\"expected_version\":5}"}`, topic)
+	if _, err := r.sqs.SendMessage(t.Context(), &awssqs.SendMessageInput{QueueUrl: url.QueueUrl, MessageBody: &body}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-r.notified:
+	case <-time.After(60 * time.Second):
+		t.Fatal("no notification")
+	}
+	records := func(thread string) (n int) {
+		var history struct {
+			Tasks []jsontext.Value `json:"tasks"`
+		}
+		r.call(t, http.MethodGet, "/agent/threads/"+thread+"/history", "", &history)
+		return len(history.Tasks)
+	}
+	if n := records("ticket-TK-7") + records("unparsed"); n != 1 {
+		t.Errorf("the task has %d records, want one", n)
+	}
+}
+
 // With a data directory everything is there again after a restart; what was on the queue is worked through then.
 func TestStateSurvivesARestart(t *testing.T) {
 	t.Parallel()

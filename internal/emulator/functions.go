@@ -36,6 +36,7 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 		Retries: stack.Retries, MaxReceiveCount: min(stack.Tasks.MaxReceiveCount, stack.Ordered.MaxReceiveCount),
 		PartialBatch:    stack.Tasks.Mapping.ReportBatchItemFailures && stack.Ordered.Mapping.ReportBatchItemFailures,
 		RecordRetention: stack.RecordRetention, MetricsNamespace: stack.MetricsNamespace,
+		AllowedTopics: c.config.AllowedTopics,
 	}), c.config.WorkerEnv...)
 	c.submit = c.function(stack.Submit, submitProcesses, config.Variables(config.Submit{
 		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url, RecordRetention: stack.RecordRetention,
@@ -44,6 +45,7 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 		Table: stack.TableName, DLQURL: c.tasks.dead.url, OrderedDLQURL: c.ordered.dead.url,
 		DLQAlarm: stack.Tasks.DeadLetterAlarmName(), OrderedDLQAlarm: stack.Ordered.DeadLetterAlarmName(),
 		TopicARN: c.topic.TopicARN(stack.TopicName), RecordRetention: stack.RecordRetention, MetricsNamespace: stack.MetricsNamespace,
+		AllowedTopics: c.config.AllowedTopics,
 	}))
 	c.async = lambda.NewAsync(lambda.AsyncConfig{RetryDelay: asyncRetryDelay, Logger: c.log})
 	c.lambdaAPI.Store(lambda.NewHandler(c.async, c.worker, c.submit, c.dlqalarm))

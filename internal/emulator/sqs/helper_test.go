@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/jonboulle/clockwork"
 
+	"agentworker/internal/awsclient"
 	"agentworker/internal/emulator/sqs"
 )
 
@@ -64,27 +64,13 @@ func openWorld(t *testing.T, opts sqs.Options) *world {
 
 func newClient(t *testing.T, url string) *awssqs.Client {
 	t.Helper()
-	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	t.Cleanup(transport.CloseIdleConnections)
+	calls := awsclient.HTTPClient(0)
+	t.Cleanup(calls.CloseIdleConnections)
 	return awssqs.New(awssqs.Options{
 		BaseEndpoint: aws.String(url), Region: "us-east-1", RetryMaxAttempts: 1,
 		Credentials: credentials.NewStaticCredentialsProvider("key", "secret", ""),
-		HTTPClient:  &http.Client{Transport: plainBody{transport}},
+		HTTPClient:  calls,
 	})
-}
-
-// plainBody hides that the SDK's request body can write itself out. The SDK closes the body as soon as
-// an answer is there, and a closed one answers WriteTo with io.EOF; when that comes before net/http
-// has made sure that the body is at its end, as it may with a server this near, net/http drops the
-// connection and with it the rest of the answer.
-type plainBody struct{ next http.RoundTripper }
-
-func (p plainBody) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Body != nil && r.Body != http.NoBody {
-		r = r.Clone(r.Context())
-		r.Body = struct{ io.ReadCloser }{r.Body}
-	}
-	return p.next.RoundTrip(r)
 }
 
 // must fails the test on an error.
