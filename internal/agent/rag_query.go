@@ -16,7 +16,7 @@ const RAGQuery = "rag_query"
 // and its result fits a checkpoint.
 const MaxQuestionBytes = 200_000
 
-// passagesPerQuestion keeps the retrieved passages below 1 KB, the unit in which DynamoDB counts writes.
+// passagesPerQuestion keeps an answer's citations short: its checkpoint stays below 1 KB, the unit in which DynamoDB counts writes.
 const passagesPerQuestion = 3
 
 // Question is the input of a [RAGQuery] task.
@@ -32,11 +32,6 @@ type QuestionResult struct {
 	Model     string     `json:"model"`
 }
 
-// retrieved is the output of the step "retrieve".
-type retrieved struct {
-	Passages []Passage `json:"passages"`
-}
-
 type ragQuery struct {
 	retriever  Retriever
 	model      Model
@@ -47,25 +42,19 @@ func (q ragQuery) definition() task.Definition[Question, QuestionResult] {
 	return task.Definition[Question, QuestionResult]{Name: RAGQuery, Check: checkQuestion, Run: q.run}
 }
 
+// run is one step. Finding passages has no effect and costs little: a checkpoint of its own would cost more, and would keep
+// passages that a later attempt would find anew.
 func (q ragQuery) run(ctx context.Context, run task.Run, in Question) (QuestionResult, error) {
 	turns := Conversation(run.Turns())
-
-	found, err := task.Step(ctx, run, "retrieve", func(ctx context.Context, _ *task.Effects) (retrieved, error) {
+	return task.LastStep(ctx, run, "generate", func(ctx context.Context, effects *task.Effects) (QuestionResult, error) {
 		passages, err := q.retriever.Retrieve(ctx, SearchQuery(in.Question, turns), passagesPerQuestion)
 		if err != nil {
-			return retrieved{}, fmt.Errorf("retrieve passages: %w", err)
+			return QuestionResult{}, fmt.Errorf("retrieve passages: %w", err)
 		}
-		return retrieved{Passages: passages}, nil
-	})
-	if err != nil {
-		return QuestionResult{}, err
-	}
-
-	return task.LastStep(ctx, run, "generate", func(ctx context.Context, effects *task.Effects) (QuestionResult, error) {
 		answer, err := q.model.Generate(ctx, Request{
 			Question:  in.Question,
 			Turns:     turns,
-			Passages:  found.Passages,
+			Passages:  passages,
 			EffectKey: effects.Key(),
 		})
 		if err != nil {

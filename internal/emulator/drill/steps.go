@@ -43,7 +43,7 @@ func (a *account) judgeSteps(j *job, r checkpoint.Record) {
 		}
 		own := outcome[len(outcome)-1]
 		before = append(before, own)
-		a.judgeCalls(j, r, s.Name, own, cp.UpdatedAt)
+		a.judgeCalls(r, s.Name, own, cp.UpdatedAt)
 	}
 }
 
@@ -69,11 +69,8 @@ func mentioned(c checkpoint.Checkpoint) []int64 {
 }
 
 // judgeCalls looks at the calls of one committed step. committed is the one whose answer its checkpoint holds.
-func (a *account) judgeCalls(j *job, r checkpoint.Record, step string, committed int64, at time.Time) {
+func (a *account) judgeCalls(r checkpoint.Record, step string, committed int64, at time.Time) {
 	key := task.EffectKey(r.TaskID, step)
-	if step == "retrieve" {
-		key = j.name() + "/" + step
-	}
 	calls := a.calls[key]
 	if !slices.ContainsFunc(calls, func(c ledger.Call) bool { return c.N == committed }) {
 		a.broken("step %q of task %s holds the answer to call %d, which was not made under its key", step, r.TaskID, committed)

@@ -48,7 +48,7 @@ func newWorker(ctx context.Context) (*worker.Worker, error) {
 	}
 	outside := ledger.Client{URL: strings.TrimSpace(string(address)), Process: os.Getenv("AWS_SDK_UA_APP_ID")}
 	store := checkpoint.New(dynamodb.NewFromConfig(aws), cfg.Table, checkpoint.Options{Retention: cfg.RecordRetention})
-	types := agent.Types(agent.Config{Retriever: retriever{outside}, Model: model{outside}, Tickets: tickets{outside, store}})
+	types := agent.Types(agent.Config{Retriever: retriever{}, Model: model{outside}, Tickets: tickets{outside, store}})
 	registry, err := task.NewRegistry(append(types, steps{outside}.definition().Type())...)
 	if err != nil {
 		return nil, err
