@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -148,9 +149,25 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s is not on the dashboard", id)
 		}
 	}
-	for _, question := range []string{"Is it healthy?", "How slow?", "How much?", "What fails?"} {
+	for _, question := range []string{"Is it healthy?", "How slow?", "How much?", "What fails?", "What happened to the task?"} {
 		if !strings.Contains(body, question) {
 			t.Errorf("the dashboard does not ask %q", question)
+		}
+	}
+	for _, id := range ofType(template, "AWS::Logs::LogGroup") {
+		if isAccessLog := strings.Contains(id, "AccessLogs"); strings.Contains(body, `{"Ref":"`+id+`"}`) == isAccessLog {
+			t.Errorf("log group %s: shown %v, want the functions' logs and only those", id, isAccessLog)
+		}
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, query, _ := strings.Cut(string(readme), "    fields @timestamp")
+	query, _, _ = strings.Cut("    fields @timestamp"+query, "\n\n")
+	for line := range strings.SplitSeq(query, "\n") {
+		if line = strings.TrimSpace(line); !strings.Contains(body, line) {
+			t.Errorf("the README's query has %q, the dashboard's does not", line)
 		}
 	}
 }

@@ -18,14 +18,21 @@ type DashboardProps struct {
 	Tasks, Ordered *TaskQueue
 	Worker         *Worker
 	API            awsapigatewayv2.HttpApi
+	Functions      []*Function
 	Alarms         *Alarms
 }
 
 const dashboardPeriod = 5 * time.Minute
 
-// NewDashboard makes a dashboard of four rows: is it healthy, how slow is it, how much is there, what fails.
+// NewDashboard makes a dashboard of five rows: is it healthy, how slow is it, how much is there, what fails, and all that the
+// functions have logged of one task, whose id is typed in.
 func NewDashboard(scope constructs.Construct, id string, props DashboardProps) awscloudwatch.Dashboard {
-	d := awscloudwatch.NewDashboard(scope, &id, &awscloudwatch.DashboardProps{})
+	d := awscloudwatch.NewDashboard(scope, &id, &awscloudwatch.DashboardProps{Variables: &[]awscloudwatch.IVariable{
+		awscloudwatch.NewDashboardVariable(&awscloudwatch.DashboardVariableOptions{
+			Id: jsii.String("task"), Label: jsii.String("Task id"), Value: jsii.String(anyTask), DefaultValue: awscloudwatch.DefaultValue_Value(jsii.String(anyTask)),
+			Type: awscloudwatch.VariableType_PATTERN, InputType: awscloudwatch.VariableInputType_INPUT, Visible: jsii.Bool(true),
+		}),
+	}})
 	metric := func(name telemetry.Name, stat string) awscloudwatch.IMetric {
 		return own(props.Settings.Topology, name, stat, dashboardPeriod)
 	}
@@ -71,7 +78,26 @@ func NewDashboard(scope constructs.Construct, id string, props DashboardProps) a
 		graph("Worker", worker.MetricErrors(statistic("Sum", dashboardPeriod)), worker.MetricThrottles(statistic("Sum", dashboardPeriod))),
 		graph("API", props.API.MetricServerError(statistic("Sum", dashboardPeriod)), props.API.MetricClientError(statistic("Sum", dashboardPeriod))),
 	)
+	var logs []*string
+	for _, f := range props.Functions {
+		logs = append(logs, f.Logs.LogGroupName())
+	}
+	d.AddWidgets(awscloudwatch.NewLogQueryWidget(&awscloudwatch.LogQueryWidgetProps{
+		Title: jsii.String("What happened to the task?"), LogGroupNames: &logs, QueryString: jsii.String(taskQuery(anyTask)),
+		View: awscloudwatch.LogQueryVisualizationType_TABLE, Width: jsii.Number(24), Height: jsii.Number(8),
+	}))
 	return d
+}
+
+// anyTask stands in the dashboard where the id of a task is to be typed in.
+const anyTask = "TASK_ID"
+
+// taskQuery asks Logs Insights for all that was logged of a task, by submit, by each of its attempts, and by dlqalarm.
+func taskQuery(id string) string {
+	return "fields @timestamp, level, message, status, code, step, attempt, receive, trace_id, requestId, @log\n" +
+		"| filter task_id = '" + id + "' or task_ids like '" + id + "'\n" +
+		"| sort @timestamp\n" +
+		"| limit 1000"
 }
 
 func graph(title string, metrics ...awscloudwatch.IMetric) awscloudwatch.GraphWidget {

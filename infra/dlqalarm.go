@@ -35,6 +35,8 @@ func NewDLQAlarm(scope constructs.Construct, id string, props DLQAlarmProps) *DL
 		Settings: props.Settings, Function: t.DLQAlarm, Description: "Looks into the dead-letter queues and tells people what lies there",
 		Environment: config.Variables(config.DLQAlarm{
 			Table:            *props.Table.TableName(),
+			QueueURL:         *props.Tasks.Queue.QueueUrl(),
+			OrderedQueueURL:  *props.Ordered.Queue.QueueUrl(),
 			DLQURL:           *props.Tasks.DeadLetter.QueueUrl(),
 			OrderedDLQURL:    *props.Ordered.DeadLetter.QueueUrl(),
 			TopicARN:         *props.Topic.TopicArn(),
@@ -45,9 +47,10 @@ func NewDLQAlarm(scope constructs.Construct, id string, props DLQAlarmProps) *DL
 			OrderedDLQAlarm:  props.Settings.AlarmName(t.Ordered.DeadLetterAlarmName()),
 		}),
 	})
-	f.Allow(props.Table.TableArn(), "dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+	f.Allow(props.Table.TableArn(), "dynamodb:Query", "dynamodb:Scan", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 	for _, q := range []*TaskQueue{props.Tasks, props.Ordered} {
 		f.Allow(q.DeadLetter.QueueArn(), "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes")
+		f.Allow(q.Queue.QueueArn(), "sqs:GetQueueAttributes")
 	}
 	f.Allow(props.Topic.TopicArn(), "sns:Publish")
 

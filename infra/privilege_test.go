@@ -97,15 +97,18 @@ func TestRolesAllowWhatTheCodeCallsAndNothingElse(t *testing.T) {
 		// mapping are actions that Lambda's poller calls in the function's name.
 		// Source: AWS Lambda Developer Guide, "Using Lambda with Amazon SQS".
 		mapping []string
-		on      map[string][]string // resources by service
+		on      map[string][]string // resources by service or, where it differs, by action
 	}{
 		"Worker": {
 			"agentworker/functions/worker",
 			[]string{"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
 			map[string][]string{"dynamodb": table, "sqs": queues},
 		},
-		"Submit":   {"agentworker/functions/submit", nil, map[string][]string{"dynamodb": table, "sqs": queues}},
-		"DLQAlarm": {"agentworker/functions/dlqalarm", nil, map[string][]string{"dynamodb": table, "sqs": dead, "sns": {"Topic"}}},
+		"Submit": {"agentworker/functions/submit", nil, map[string][]string{"dynamodb": table, "sqs": queues}},
+		"DLQAlarm": {"agentworker/functions/dlqalarm", nil, map[string][]string{
+			"dynamodb": table, "sqs": dead, "sns": {"Topic"},
+			"sqs:GetQueueAttributes": slices.Sorted(slices.Values(slices.Concat(queues, dead))),
+		}},
 	}
 	for prefix, test := range tests {
 		t.Run(prefix, func(t *testing.T) {
@@ -116,6 +119,9 @@ func TestRolesAllowWhatTheCodeCallsAndNothingElse(t *testing.T) {
 				}
 				service, _, _ := strings.Cut(action, ":")
 				want[action] = test.on[service]
+				if on, differs := test.on[action]; differs {
+					want[action] = on
+				}
 			}
 			logs, _ := only(t, template, "AWS::Logs::LogGroup", prefix+"Logs")
 			for _, action := range []string{"logs:CreateLogStream", "logs:PutLogEvents"} {

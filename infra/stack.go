@@ -51,6 +51,7 @@ func NewStack(scope constructs.Construct, s Settings) *Stack {
 	})
 	stack.Dashboard = NewDashboard(cdk, "Dashboard", DashboardProps{
 		Settings: s, Tasks: stack.Tasks, Ordered: stack.Ordered, Worker: stack.Worker, API: stack.Submit.API, Alarms: stack.Alarms,
+		Functions: []*Function{stack.Submit.Function, stack.Worker.Function, stack.DLQAlarm.Function},
 	})
 	stack.outputs(s)
 	return stack

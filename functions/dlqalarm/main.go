@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -46,12 +45,13 @@ func newHandler(ctx context.Context) (*dlqalarm.Handler, error) {
 	}
 	return dlqalarm.New(dlqalarm.Config{
 		Queues:   []dlqalarm.Queue{{URL: cfg.DLQURL, Alarm: cfg.DLQAlarm}, {URL: cfg.OrderedDLQURL, Alarm: cfg.OrderedDLQAlarm}},
+		Sources:  []string{cfg.QueueURL, cfg.OrderedQueueURL},
 		Tasks:    types.AllowTopics(cfg.AllowedTopics...),
 		Store:    checkpoint.New(dynamodb.NewFromConfig(aws), cfg.Table, checkpoint.Options{Retention: cfg.RecordRetention}),
 		SQS:      sqs.NewFromConfig(aws),
 		Topic:    sns.NewFromConfig(aws),
 		TopicARN: cfg.TopicARN,
 		Metrics:  telemetry.NewMetrics(cfg.MetricsNamespace, os.Stdout),
-		Logger:   lambdacontext.NewLogger(),
+		Logger:   telemetry.NewLogger(),
 	}), nil
 }

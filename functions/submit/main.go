@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
@@ -17,6 +16,7 @@ import (
 	"agentworker/internal/config"
 	"agentworker/internal/httpapi"
 	"agentworker/internal/task"
+	"agentworker/internal/telemetry"
 )
 
 func main() {
@@ -48,6 +48,6 @@ func newAPI(ctx context.Context) (httpapi.Handler, error) {
 		Queue:           sqs.NewFromConfig(aws),
 		QueueURL:        cfg.QueueURL,
 		OrderedQueueURL: cfg.OrderedQueueURL,
-		Logger:          lambdacontext.NewLogger(),
+		Logger:          telemetry.NewLogger(),
 	})), nil
 }

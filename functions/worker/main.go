@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
@@ -43,7 +42,7 @@ func newWorker(ctx context.Context) (*worker.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := lambdacontext.NewLogger()
+	logger := telemetry.NewLogger()
 	chosen, err := providers.New(ctx, cfg, keys, aws, logger)
 	if err != nil {
 		return nil, err

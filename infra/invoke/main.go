@@ -112,7 +112,7 @@ func find(ctx context.Context, o options) (topology.Function, map[string]string,
 		}), nil
 	case s.DLQAlarm.Name:
 		return s.DLQAlarm, config.Variables(config.DLQAlarm{
-			Table: s.TableName, DLQURL: dlq, OrderedDLQURL: orderedDLQ,
+			Table: s.TableName, QueueURL: tasks, OrderedQueueURL: ordered, DLQURL: dlq, OrderedDLQURL: orderedDLQ,
 			TopicARN:        fmt.Sprintf("arn:aws:sns:%s:%s:%s", region, account, s.TopicName),
 			RecordRetention: s.RecordRetention, MetricsNamespace: s.MetricsNamespace,
 		}), nil

@@ -10,6 +10,7 @@
 //	thread#<id>   result                      the newest final result
 //	ticket#<id>   state                       one ticket
 //	key#<hash>    key                         one Idempotency-Key
+//	sweep         state                       how far the search for unfinished tasks has come
 //
 // Ids cannot contain '#', so that no id can forge another's key.
 package checkpoint
@@ -46,6 +47,7 @@ type Record struct {
 	Steps       []Step    // the committed steps, in their order
 	Step        string    // the step that was committed or failed last
 	Error       *task.Failure
+	TraceID     string      // the X-Ray trace of the request that submitted it, or of its first message; "": unknown
 	MessageID   string      // of the newest message that carried the task
 	ResultN     uint64      // checkpoint that holds the result; 0: no result yet
 	Tokens      task.Tokens // used by the committed steps
@@ -53,6 +55,13 @@ type Record struct {
 	SubmittedAt time.Time
 	UpdatedAt   time.Time
 	NextRetryAt time.Time // zero unless retrying
+}
+
+// NeverSent reports whether the task has failed because its message never reached the queue, or was lost before any worker
+// got it.
+func (r Record) NeverSent() bool {
+	return r.Status == Failed && len(r.Attempts) == 0 && r.Error != nil &&
+		(r.Error.Code == task.CodeSubmitFailed || r.Error.Code == task.CodeMessageLost)
 }
 
 // Attempt is one delivery of a task that a worker has claimed.

@@ -17,6 +17,7 @@ type ClaimRequest struct {
 	ID        task.ID
 	Task      string // the type; empty when the message could not be read
 	MessageID string
+	TraceID   string    // the message's; "": unknown
 	SentAt    time.Time // when the message was sent; the submission time of a task without a record
 	Owner     string    // unique to this claim
 	Until     time.Time // the invocation's deadline: no invocation outlives it
@@ -88,6 +89,9 @@ func (s *Store) claim(ctx context.Context, r ClaimRequest, now time.Time, cond e
 		Set(expression.Name("submitted_at"), expression.IfNotExists(expression.Name("submitted_at"), expression.Value(stamp(r.SentAt)))).
 		Add(expression.Name("fence"), expression.Value(1)).
 		Remove(expression.Name("next_retry_at"))
+	if r.TraceID != "" {
+		upd = upd.Set(expression.Name("trace_id"), expression.IfNotExists(expression.Name("trace_id"), expression.Value(r.TraceID)))
+	}
 	if r.Task != "" {
 		upd = upd.Set(expression.Name("task"), expression.Value(r.Task))
 	}
@@ -112,15 +116,25 @@ func (r Record) knows(messageID string) bool {
 }
 
 // Tries counts the attempts that were made under the record's current message: a redrive out of the
-// dead-letter queue begins anew. Attempts after which the run just goes on are no tries.
+// dead-letter queue begins anew. Attempts after which the run just goes on are no tries, and neither are those that were
+// cut off, the newest apart, which may still be running: how often a worker may die is bounded by SQS's receive count.
 func (r Record) Tries() int {
 	n := 0
-	for _, a := range r.Attempts {
-		if a.MessageID == r.MessageID && !a.Continued() {
+	for i, a := range r.Attempts {
+		if a.MessageID == r.MessageID && !a.Continued() && (i == len(r.Attempts)-1 || !a.Interrupted()) {
 			n++
 		}
 	}
 	return n
+}
+
+// Interrupted reports whether the attempt, which is not running any more, was cut off: its worker died, was stopped, or could
+// not read the thread.
+func (a Attempt) Interrupted() bool {
+	if a.Error != nil {
+		return a.Error.Code == task.CodeInterrupted
+	}
+	return a.EndedAt.IsZero()
 }
 
 // Continued reports whether the attempt ended between two steps, for the next one to go on there.

@@ -56,7 +56,13 @@ func TestWhoMayClaimATask(t *testing.T) {
 			t.Helper()
 			f.claimTask(t, id, "m-1")
 			f.pass(2 * time.Minute)
-		}, messageID: "m-1", attempts: 2, tries: 2},
+		}, messageID: "m-1", attempts: 2, tries: 1},
+		"cut off, then retrying": {before: func(t *testing.T, f *fixture, id task.ID) {
+			t.Helper()
+			f.claimTask(t, id, "m-1")
+			f.pass(2 * time.Minute)
+			end(retrying)(t, f, id)
+		}, messageID: "m-1", attempts: 3, tries: 2},
 		"succeeded": {before: func(t *testing.T, f *fixture, id task.ID) {
 			t.Helper()
 			if _, err := f.Commit(t.Context(), last(f.claimTask(t, id, "m-1"), `1`)); err != nil {

@@ -19,6 +19,7 @@ const (
 	kindTicket     = "ticket"
 	kindKey        = "key"
 	kindData       = "data"
+	kindSweep      = "sweep"
 )
 
 // recordItem is a history#<ULID> item. Names are short enough that a task which succeeds at its first
@@ -34,6 +35,7 @@ type recordItem struct {
 	Steps       []stepItem    `dynamodbav:"steps,omitempty"`
 	Step        string        `dynamodbav:"step,omitempty"`
 	Error       *failureItem  `dynamodbav:"error,omitempty"`
+	TraceID     string        `dynamodbav:"trace_id,omitempty"`
 	MessageID   string        `dynamodbav:"message_id,omitempty"`
 	ResultN     uint64        `dynamodbav:"result_n,omitempty"`
 	TokensIn    int64         `dynamodbav:"tokens_in,omitempty"`
@@ -137,7 +139,7 @@ func record(it item) (Record, error) {
 	}
 	rec := Record{
 		TaskID: task.ID(r.TaskID), Task: r.Task, Status: Status(r.Status), Step: r.Step, Error: failure(r.Error),
-		MessageID: r.MessageID, ResultN: r.ResultN, Tokens: task.Tokens{Input: r.TokensIn, Output: r.TokensOut},
+		TraceID: r.TraceID, MessageID: r.MessageID, ResultN: r.ResultN, Tokens: task.Tokens{Input: r.TokensIn, Output: r.TokensOut},
 		Lease:       Lease{Owner: r.LeaseOwner, Until: unstamp(r.LeaseUntil), Fence: r.Fence},
 		SubmittedAt: unstamp(r.SubmittedAt), UpdatedAt: unstamp(r.UpdatedAt), NextRetryAt: unstamp(r.NextRetryAt),
 	}

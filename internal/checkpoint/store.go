@@ -18,6 +18,7 @@ type API interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
 	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
 }
@@ -32,7 +33,7 @@ type Options struct {
 }
 
 // Store is the table. It is safe for concurrent use, by any number of processes. Every read is strongly
-// consistent and leaves out expired items. All writes are conditional, so that repeating one after
+// consistent, but for [Store.Unfinished], and leaves out expired items. All writes are conditional, so that repeating one after
 // an answer was lost does no harm.
 type Store struct {
 	api       API

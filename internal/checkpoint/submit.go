@@ -17,7 +17,7 @@ import (
 func (s *Store) Create(ctx context.Context, m task.Message, at time.Time) (existing Record, created bool, err error) {
 	it, err := attributevalue.MarshalMap(recordItem{
 		PK: threadPK(m.Thread), SK: historySK(m.ID), Type: kindHistory,
-		TaskID: string(m.ID), Task: m.Task, Status: string(Queued),
+		TaskID: string(m.ID), Task: m.Task, Status: string(Queued), TraceID: m.TraceID,
 		SubmittedAt: stamp(at), UpdatedAt: stamp(at), ExpiresAt: s.expiry(),
 	})
 	if err != nil {
@@ -44,10 +44,12 @@ func (s *Store) SubmitFailed(ctx context.Context, id task.ID, reason string) err
 			Set(expression.Name("error"), expression.Value(failureItem{task.CodeSubmitFailed, reason})))
 }
 
-// Requeue takes back what [Store.SubmitFailed] noted, before another try to put the task on the queue.
+// Requeue takes back what [Store.SubmitFailed] or, before the first attempt, [Store.GiveUp] noted, before another try to put
+// the task on the queue.
 func (s *Store) Requeue(ctx context.Context, id task.ID) error {
 	return s.resubmit(ctx, id,
-		is(Failed).And(expression.Name("error.code").Equal(expression.Value(task.CodeSubmitFailed))),
+		is(Failed).And(expression.Name("attempts").AttributeNotExists(),
+			expression.Name("error.code").In(expression.Value(task.CodeSubmitFailed), expression.Value(task.CodeMessageLost))),
 		expression.Set(expression.Name("status"), expression.Value(Queued)).Remove(expression.Name("error")))
 }
 

@@ -49,6 +49,8 @@ type Submit struct {
 // DLQAlarm is the environment of the dlqalarm function.
 type DLQAlarm struct {
 	Table            string        `env:"TABLE_NAME,required,notEmpty"`
+	QueueURL         string        `env:"QUEUE_URL,required,notEmpty"`
+	OrderedQueueURL  string        `env:"ORDERED_QUEUE_URL,required,notEmpty"`
 	DLQURL           string        `env:"DLQ_URL,required,notEmpty"`
 	OrderedDLQURL    string        `env:"ORDERED_DLQ_URL,required,notEmpty"`
 	TopicARN         string        `env:"TOPIC_ARN,required,notEmpty"`
@@ -83,6 +85,8 @@ func (c Submit) Validate() error {
 // Validate says what is wrong with the values beyond their form.
 func (c DLQAlarm) Validate() error {
 	return errors.Join(
+		queueURL("QUEUE_URL", c.QueueURL),
+		queueURL("ORDERED_QUEUE_URL", c.OrderedQueueURL),
 		queueURL("DLQ_URL", c.DLQURL),
 		queueURL("ORDERED_DLQ_URL", c.OrderedDLQURL),
 		topicARN("TOPIC_ARN", c.TopicARN),

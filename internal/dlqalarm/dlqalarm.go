@@ -60,11 +60,16 @@ type Store interface {
 	DeadLettered(ctx context.Context, d checkpoint.DeadLetter) (checkpoint.Record, error)
 	ReserveKey(ctx context.Context, k checkpoint.Key) (existing checkpoint.Key, reserved bool, err error)
 	KeySent(ctx context.Context, hash, messageID string) error
+	Sweep(context.Context) (checkpoint.Sweep, error)
+	Swept(context.Context, checkpoint.Sweep) error
+	Unfinished(ctx context.Context, before time.Time, from checkpoint.SweepKey) (records []checkpoint.Record, next checkpoint.SweepKey, err error)
+	GiveUp(ctx context.Context, rec checkpoint.Record, reason task.Failure) (given bool, err error)
 }
 
 // Config is what a [Handler] works with. Everything is required unless it says otherwise.
 type Config struct {
 	Queues   []Queue        // one or more
+	Sources  []string       // the URLs of the queues that feed the worker
 	Tasks    *task.Registry // to read the messages
 	Store    Store
 	SQS      SQSAPI
@@ -96,6 +101,8 @@ func New(c Config) *Handler {
 // It publishes when there is a message, or a reason of one, that was not in an earlier notification of about the last
 // day, and when an alarm has ended and the queue is in fact empty.
 //
+// The schedule also has it look for tasks that nothing will run any more: see [Summary.Lost].
+//
 // The error says what could not be read, recorded or published; all the rest was done nevertheless. Another call
 // makes up for it and repeats nothing.
 func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (Summary, error) {
@@ -103,13 +110,20 @@ func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (Summary,
 	times := schedule(ctx)
 	looks := h.look(ctx, times, h.concerned(event))
 	recordErr := h.record(ctx, times, looks)
+	var lost []checkpoint.Record
+	var sweepErr error
+	if event.Kind == KindSchedule {
+		lost, sweepErr = h.sweep(ctx, times)
+	}
 
 	summary := summarize(event, looks)
+	summary.Lost = ids(lost)
 	h.report(ctx, summary)
 	published, publishErr := h.tell(ctx, event, looks, summary)
-	summary.Published = published
+	toldLost, lostErr := h.tellLost(ctx, lost)
+	summary.Published = published || toldLost
 
-	problems := []error{recordErr, publishErr}
+	problems := []error{recordErr, sweepErr, publishErr, lostErr}
 	for _, l := range looks {
 		problems = append(problems, l.err)
 	}
@@ -128,7 +142,8 @@ func (h *Handler) concerned(e Event) []Queue {
 // times divide what is left of the invocation.
 type times struct {
 	look   time.Time // messages are received until then
-	record time.Time // given back and recorded until then; the rest is for publishing
+	record time.Time // given back and recorded until then
+	sweep  time.Time // unfinished tasks are given up until then; the rest is for publishing
 }
 
 const (
@@ -143,7 +158,7 @@ func schedule(ctx context.Context) times {
 		left = time.Until(deadline)
 	}
 	look := min(left/2, longestLook)
-	return times{look: now.Add(look), record: now.Add(look + left*3/10)}
+	return times{look: now.Add(look), record: now.Add(look + left*2/10), sweep: now.Add(look + left*3/10)}
 }
 
 func (h *Handler) look(ctx context.Context, t times, queues []Queue) []*look {

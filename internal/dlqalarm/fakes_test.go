@@ -113,6 +113,7 @@ func (q *memoryQueue) hidden() (n int) {
 
 // memoryStore has failed records for every task, whose failure is made up by why.
 type memoryStore struct {
+	noSweep
 	why  func(d checkpoint.DeadLetter) task.Failure
 	mu   sync.Mutex
 	keys map[string]string
@@ -149,4 +150,19 @@ func (s *memoryStore) KeySent(_ context.Context, hash, id string) error {
 	}
 	s.keys[hash] = id
 	return nil
+}
+
+// noSweep has nothing to give up.
+type noSweep struct{}
+
+func (noSweep) Sweep(context.Context) (checkpoint.Sweep, error) {
+	return checkpoint.Sweep{Ended: time.Now()}, nil
+}
+func (noSweep) Swept(context.Context, checkpoint.Sweep) error { return nil }
+func (noSweep) Unfinished(context.Context, time.Time, checkpoint.SweepKey) (list []checkpoint.Record, next checkpoint.SweepKey, err error) {
+	return nil, next, nil
+}
+
+func (noSweep) GiveUp(context.Context, checkpoint.Record, task.Failure) (bool, error) {
+	return false, nil
 }

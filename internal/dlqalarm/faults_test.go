@@ -75,7 +75,10 @@ func (s *brokenStore) DeadLettered(ctx context.Context, d checkpoint.DeadLetter)
 }
 
 // downStore is a store without its table.
-type downStore struct{ err error }
+type downStore struct {
+	noSweep
+	err error
+}
 
 func (s downStore) Record(context.Context, task.ID) (checkpoint.Record, error) {
 	return checkpoint.Record{}, s.err

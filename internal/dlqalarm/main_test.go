@@ -46,6 +46,7 @@ type bench struct {
 	metrics      *output
 	config       dlqalarm.Config
 	url, ordered string
+	source       string // feeds the worker
 }
 
 func start(t *testing.T) *bench {
@@ -78,9 +79,11 @@ func start(t *testing.T) *bench {
 	}
 	b.url = b.create(queueName, nil)
 	b.ordered = b.create(orderedName, map[string]string{"FifoQueue": "true"})
+	b.source = b.create("agent-tasks", map[string]string{"MessageRetentionPeriod": "604800", "VisibilityTimeout": "360"})
 	b.config = dlqalarm.Config{
-		Queues: []dlqalarm.Queue{{URL: b.url}, {URL: b.ordered}},
-		Tasks:  registry(t), Store: b.store, SQS: impatient{b.sqs}, Topic: b.topic, TopicARN: topicARN,
+		Sources: []string{b.source},
+		Queues:  []dlqalarm.Queue{{URL: b.url}, {URL: b.ordered}},
+		Tasks:   registry(t), Store: b.store, SQS: impatient{b.sqs}, Topic: b.topic, TopicARN: topicARN,
 		Metrics: telemetry.NewMetrics("agentworker", b.metrics),
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, nil)),
 	}

@@ -14,6 +14,8 @@ type Summary struct {
 	Event     Kind           `json:"event"`
 	Published bool           `json:"published"`
 	Queues    []QueueSummary `json:"queues"`
+	// Lost are the tasks that were marked as failed because no message was left of them.
+	Lost []task.ID `json:"lost,omitzero"`
 }
 
 // QueueSummary is what was seen in one queue.

@@ -175,7 +175,7 @@ func TestWithoutTheTableAnAlarmIsStillTold(t *testing.T) {
 	b := start(t)
 	b.submit("echo", "first")
 	broken := errors.New("the table does not answer")
-	b.config.Store = downStore{broken}
+	b.config.Store = downStore{err: broken}
 	s, err := dlqalarm.New(b.config).Handle(t.Context(), []byte(sweep))
 	if !errors.Is(err, broken) || s.Published {
 		t.Errorf("sweep: got published %v, error %v; want false, %v", s.Published, err, broken)

@@ -144,6 +144,7 @@ type accepted struct {
 
 type taskView struct {
 	Status   string `json:"status"`
+	TraceID  string `json:"trace_id"`
 	Attempts int    `json:"attempts"`
 	Error    *struct {
 		Code    string `json:"code"`

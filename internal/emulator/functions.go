@@ -42,7 +42,8 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url, RecordRetention: stack.RecordRetention,
 	}))
 	c.dlqalarm = c.function(stack.DLQAlarm, 1, config.Variables(config.DLQAlarm{
-		Table: stack.TableName, DLQURL: c.tasks.dead.url, OrderedDLQURL: c.ordered.dead.url,
+		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url,
+		DLQURL: c.tasks.dead.url, OrderedDLQURL: c.ordered.dead.url,
 		DLQAlarm: stack.Tasks.DeadLetterAlarmName(), OrderedDLQAlarm: stack.Ordered.DeadLetterAlarmName(),
 		TopicARN: c.topic.TopicARN(stack.TopicName), RecordRetention: stack.RecordRetention, MetricsNamespace: stack.MetricsNamespace,
 		AllowedTopics: c.config.AllowedTopics,

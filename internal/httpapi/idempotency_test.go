@@ -161,6 +161,40 @@ func TestRetryAfterQueueFailureDelivers(t *testing.T) {
 	}
 }
 
+// A task of which no message was left is sent again under its key, unless a worker has had it.
+func TestRetryOfATaskThatWasGivenUpDelivers(t *testing.T) {
+	t.Parallel()
+	for name, claimed := range map[string]bool{"never at a worker": false, "with an attempt": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, func(cfg *httpapi.Config) { cfg.Store = forgetful{cfg.Store} })
+			a := c.accepted(c.post("/agent/query", question, "Idempotency-Key", "k"))
+			want := 2
+			if claimed {
+				c.claim(a.TaskID, a.MessageID, time.Now().Add(-time.Second))
+				want = 1
+			}
+			record, err := c.store.Record(t.Context(), a.TaskID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if given, err := c.store.GiveUp(t.Context(), record, task.Failure{Code: task.CodeMessageLost}); err != nil || !given {
+				t.Fatalf("given up: %v, %v, want true", given, err)
+			}
+			if again := c.accepted(c.post("/agent/query", question, "Idempotency-Key", "k")); again.TaskID != a.TaskID {
+				t.Errorf("task: got %s, want %s", again.TaskID, a.TaskID)
+			}
+			if sent := c.queue.messages(); len(sent) != want {
+				t.Errorf("messages: got %d, want %d", len(sent), want)
+			}
+			record, err = c.store.Record(t.Context(), a.TaskID)
+			if wantStatus := map[bool]checkpoint.Status{false: checkpoint.Queued, true: checkpoint.Failed}[claimed]; err != nil || record.Status != wantStatus {
+				t.Errorf("record: %s, %v, want %s", record.Status, err, wantStatus)
+			}
+		})
+	}
+}
+
 // forgetful loses the note that a message is on the queue, as a process does that dies before it.
 type forgetful struct{ httpapi.Store }
 

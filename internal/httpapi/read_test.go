@@ -26,6 +26,7 @@ type taskView struct {
 	Step        string         `json:"step"`
 	Error       *task.Failure  `json:"error"`
 	Tokens      task.Tokens    `json:"tokens"`
+	TraceID     string         `json:"trace_id"`
 	Result      jsontext.Value `json:"result"`
 	SubmittedAt *time.Time     `json:"submitted_at"`
 	UpdatedAt   *time.Time     `json:"updated_at"`

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"agentworker/internal/task"
+	"agentworker/internal/telemetry"
 )
 
 // maxMessageBytes is what one message can carry, its attributes' names, types and values included.
@@ -70,6 +71,12 @@ func (a *api) send(ctx context.Context, m task.Message, d delivery) (messageID s
 	in, err := a.message(m, d)
 	if err != nil {
 		return "", err
+	}
+	if header := telemetry.TraceHeader(ctx); telemetry.TraceRoot(header) != "" {
+		// It does not count towards the message's size.
+		// Source: Amazon SQS Developer Guide, "Amazon SQS message metadata", message system attributes.
+		trace := types.MessageSystemAttributeValue{DataType: aws.String("String"), StringValue: &header}
+		in.MessageSystemAttributes = map[string]types.MessageSystemAttributeValue{string(types.MessageSystemAttributeNameForSendsAWSTraceHeader): trace}
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

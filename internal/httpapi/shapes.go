@@ -72,6 +72,7 @@ func shapes(taskTypes []string) schema {
 		"step":          schema{"type": "string", "description": "The step that was finished or failed last."},
 		"error":         orNull(ref("Failure")),
 		"tokens":        ref("Tokens"),
+		"trace_id":      schema{"type": "string", "description": "The AWS X-Ray trace that the task belongs to; empty when it is not known."},
 		"submitted_at":  orNull(momentSchema),
 		"updated_at":    orNull(momentSchema),
 		"next_retry_at": orNull(momentSchema),

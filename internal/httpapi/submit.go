@@ -8,6 +8,7 @@ import (
 
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/task"
+	"agentworker/internal/telemetry"
 )
 
 // submit takes a task in. The order is what keeps the promise behind a 202: the record stands before the
@@ -20,6 +21,7 @@ func (a *api) submit(ctx context.Context, c *call, s submission, errs task.Field
 	if err != nil {
 		return answer{}, err
 	}
+	m.TraceID = telemetry.TraceID(ctx)
 	if err := a.checkSize(m, s.delivery); err != nil {
 		return answer{}, err
 	}
@@ -67,7 +69,7 @@ func (a *api) resume(ctx context.Context, r checkpoint.Record) (sent bool, err e
 		// It may have been sent all the same. A message too many does no harm: the worker knows the
 		// task by its id.
 		return false, nil
-	case r.Status == checkpoint.Failed && r.Error != nil && r.Error.Code == task.CodeSubmitFailed:
+	case r.NeverSent():
 		return false, a.Store.Requeue(ctx, r.TaskID)
 	default:
 		return true, nil

@@ -63,6 +63,7 @@ func addTask(o *object, r checkpoint.Record, attempts any) *object {
 		add("step", r.Step).
 		add("error", r.Error).
 		add("tokens", r.Tokens).
+		add("trace_id", r.TraceID).
 		add("submitted_at", moment(r.SubmittedAt)).
 		add("updated_at", moment(r.UpdatedAt)).
 		add("next_retry_at", moment(r.NextRetryAt))

@@ -19,6 +19,8 @@ type Message struct {
 	ID     ID
 	Thread string
 	Fields []Member // of the type, in the order in which they came
+	// TraceID is the X-Ray trace of the request that submitted it; "": unknown. It is no part of the body.
+	TraceID string
 }
 
 // Names of the body's members that every task has. The names of the message attributes are the same,

@@ -24,6 +24,7 @@ const (
 	CodeStateTooLarge   = "STATE_TOO_LARGE"       // a step's output exceeds what one checkpoint can hold
 	CodeStepsChanged    = "STEPS_CHANGED"         // the handler's steps no longer match the finished ones
 	CodeSubmitFailed    = "SUBMIT_FAILED"         // recorded, but never put on the queue
+	CodeMessageLost     = "MESSAGE_LOST"          // unfinished, and no message is left that could bring it to a worker
 	CodeDeadLettered    = "DEAD_LETTERED"         // in the dead-letter queue without ever reaching a worker
 	CodeTicketConflict  = "TICKET_CONFLICT"       // the ticket kept changing under the update
 	CodeIllegalChange   = "ILLEGAL_TRANSITION"    // the ticket cannot go from its status to the wanted one

@@ -379,3 +379,23 @@ func (b *brokenStore) End(ctx context.Context, r checkpoint.Record, e checkpoint
 	}
 	return b.Store.End(ctx, r, e)
 }
+
+// A worker that dies uses up a delivery and no try: a task that was interrupted often still gets its retries.
+func TestInterruptionsAreNoTries(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, script{"fail": func(context.Context, task.Run) (string, error) { return "", errors.New("model is away") }},
+		func(c *worker.Config) { c.Retries = 1 })
+	id, m := newTask("fail")
+	for i := range 3 {
+		_, err := f.store.Claim(t.Context(), checkpoint.ClaimRequest{
+			ID: id, Task: "test", MessageID: m.MessageId, SentAt: time.Now(), Owner: fmt.Sprint("dead-", i), Until: time.Now(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantFailed(t, f.handle(t, m), m)
+	f.wantStatus(t, id, checkpoint.Retrying, task.CodeFailed)
+	wantFailed(t, f.handle(t, again(m)), m)
+	f.wantStatus(t, id, checkpoint.Failed, task.CodeFailed)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"agentworker/internal/task"
+	"agentworker/internal/telemetry"
 )
 
 // delivery is one record of a batch, decoded.
@@ -21,6 +22,7 @@ type delivery struct {
 	sentAt   time.Time // when it was put on the queue
 	receives int       // how often it has been delivered, this time included
 	queueURL string    // "": unknown
+	trace    string    // the trace that the message belongs to, "": unknown
 	deadline time.Time // of the invocation
 	margin   time.Duration
 	known    bool // its type is registered
@@ -36,6 +38,7 @@ func (w *Worker) delivery(ctx context.Context, m *events.SQSMessage) *delivery {
 		d.sentAt = time.UnixMilli(sent)
 	}
 	d.receives, _ = strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
+	d.trace = telemetry.TraceRoot(m.Attributes["AWSTraceHeader"])
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(noDeadline)
@@ -68,6 +71,11 @@ func (d *delivery) committing(ctx context.Context) (context.Context, context.Can
 // settling is the context for recording how an attempt ended, also after its own has.
 func (d *delivery) settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(ctx), d.deadline.Add(-d.margin/2))
+}
+
+// traced is the context of work on this record: its log lines belong to the message's trace, not to the invocation's.
+func (d *delivery) traced(ctx context.Context) context.Context {
+	return telemetry.WithTraceID(ctx, d.trace)
 }
 
 // taskType is the type for logs and metrics; "" when it is not registered: a message that is no task may say
@@ -149,7 +157,7 @@ func (w *Worker) changeVisibilities(ctx context.Context, queueURL string, list [
 		}
 		for i, c := range chunk {
 			if code, failed := codes[strconv.Itoa(i)]; failed {
-				w.Logger.WarnContext(ctx, "visibility not changed", append(c.d.attrs(), "code", code)...)
+				w.Logger.WarnContext(c.d.traced(ctx), "visibility not changed", append(c.d.attrs(), "code", code)...)
 			}
 		}
 	}

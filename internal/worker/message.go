@@ -19,6 +19,7 @@ import (
 // that SQS may delete the message.
 func (w *Worker) process(ctx context.Context, r batch.Record[*delivery]) error {
 	d := r.Value
+	ctx = d.traced(ctx)
 	claimed, err := w.claim(ctx, d)
 	if err != nil {
 		return w.unclaimed(ctx, d, claimed.record, err)
@@ -47,7 +48,7 @@ func (w *Worker) claim(ctx context.Context, d *delivery) (claimed, error) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		c.record, claimErr = w.Store.Claim(ctx, checkpoint.ClaimRequest{
-			ID: d.message.ID, Task: d.writtenType(), MessageID: d.MessageId, SentAt: d.sentAt,
+			ID: d.message.ID, Task: d.writtenType(), MessageID: d.MessageId, TraceID: telemetry.TraceID(ctx), SentAt: d.sentAt,
 			Owner: requestID(ctx) + "/" + ulid.Make().String(), Until: d.deadline,
 		})
 		if claimErr != nil {

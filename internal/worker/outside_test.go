@@ -57,6 +57,10 @@ func (o *outside) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...fun
 	return through(o, in, checkpoint.API.PutItem)
 }
 
+func (o *outside) Scan(_ context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	return through(o, in, checkpoint.API.Scan)
+}
+
 func (o *outside) Query(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	return through(o, in, checkpoint.API.Query)
 }

@@ -397,6 +397,10 @@ func (g *gate) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func
 	return pass(ctx, g, "PutItem", in, checkpoint.API.PutItem)
 }
 
+func (g *gate) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	return pass(ctx, g, "Scan", in, checkpoint.API.Scan)
+}
+
 func (g *gate) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	return pass(ctx, g, "Query", in, checkpoint.API.Query)
 }

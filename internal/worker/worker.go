@@ -130,11 +130,11 @@ func (w *Worker) returnUntouched(ctx context.Context, records []batch.Record[*de
 			back[d.queueURL] = append(back[d.queueURL], comeBack{d, heads[r.Group]})
 		case errors.Is(err, batch.ErrDeadline):
 			w.Metrics.Count(telemetry.DeadlineHandedBack, d.taskType())
-			w.Logger.WarnContext(ctx, "record handed back: no time left for it", d.attrs()...)
+			w.Logger.WarnContext(d.traced(ctx), "record handed back: no time left for it", d.attrs()...)
 			back[d.queueURL] = append(back[d.queueURL], comeBack{d, time.Until(d.deadline) + time.Second})
 		case errors.Is(err, checkpoint.ErrFenceLost):
 		case err != nil:
-			w.Logger.ErrorContext(ctx, "record failed outside of its attempt", append(d.attrs(), "error", err)...)
+			w.Logger.ErrorContext(d.traced(ctx), "record failed outside of its attempt", append(d.attrs(), "error", err)...)
 		}
 	}
 	for url, list := range back {

@@ -38,7 +38,7 @@ func (g *Gateway) event(r *http.Request, m match, body []byte, now time.Time, id
 	// query string stays as it was sent.
 	path, _, _ := strings.Cut(r.URL.Path, "?")
 	text, encoded := encodeBody(r.Header.Get("Content-Type"), body)
-	headers := g.headers(r, now, len(body))
+	headers := g.headers(r, len(body))
 	prefix, _, _ := strings.Cut(g.config.DomainName, ".")
 	payload, err := json.Marshal(event{
 		APIGatewayV2HTTPRequest: events.APIGatewayV2HTTPRequest{
@@ -84,7 +84,7 @@ var hopByHop = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-func (g *Gateway) headers(r *http.Request, now time.Time, length int) map[string]string {
+func (g *Gateway) headers(r *http.Request, length int) map[string]string {
 	headers := map[string]string{}
 	for name, values := range r.Header {
 		if !slices.Contains(hopByHop, name) {
@@ -102,9 +102,6 @@ func (g *Gateway) headers(r *http.Request, now time.Time, length int) map[string
 	headers["x-forwarded-port"] = "80"
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		headers["x-forwarded-port"] = port
-	}
-	if headers["x-amzn-trace-id"] == "" {
-		headers["x-amzn-trace-id"] = traceID(now)
 	}
 	return headers
 }

@@ -123,12 +123,15 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, now time.Time, i
 	case err != nil:
 		return refuse(w, http.StatusBadRequest, "Bad Request"), key, fmt.Errorf("read the body: %w", err)
 	}
+	if r.Header.Get(traceHeader) == "" {
+		r.Header.Set(traceHeader, traceID(now))
+	}
 	payload, err := g.event(r, match, body, now, id)
 	if err != nil {
 		return refuse(w, http.StatusInternalServerError, "Internal Server Error"), key, err
 	}
 
-	response, err := g.invoke(r.Context(), payload)
+	response, err := g.invoke(r.Context(), r.Header.Get(traceHeader), payload)
 	switch {
 	case err != nil && r.Context().Err() != nil:
 		return refuse(w, statusClientGone, "Client Closed Request"), key, err
@@ -151,16 +154,19 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, now time.Time, i
 	return answer.status, key, nil
 }
 
+// traceHeader names the request's X-Ray trace, which the function's invocation belongs to as well.
+const traceHeader = "X-Amzn-Trace-Id"
+
 // invoke waits for the function for the configured time. The function is not cancelled with the request: neither a
 // client that hangs up nor the gateway's own timeout ends an invocation in AWS.
-func (g *Gateway) invoke(ctx context.Context, payload []byte) (lambda.Result, error) {
+func (g *Gateway) invoke(ctx context.Context, trace string, payload []byte) (lambda.Result, error) {
 	type outcome struct {
 		response lambda.Result
 		err      error
 	}
 	done := make(chan outcome, 1)
 	g.calls.Go(func() {
-		response, err := g.config.Function.Invoke(g.life, payload)
+		response, err := g.config.Function.Invoke(lambda.WithTrace(g.life, trace), payload)
 		done <- outcome{response, err}
 	})
 	ctx, cancel := context.WithTimeout(ctx, g.config.Timeout)

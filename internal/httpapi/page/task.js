@@ -65,6 +65,7 @@ async function showTask(task, text, first) {
     ["Type", task.task], ["Submitted", task.submitted_at && clock(at(task.submitted_at))],
     ["Attempts", String(task.attempts)], ["Step", task.step],
     ["Tokens", task.tokens && task.tokens.input + task.tokens.output > 0 ? `${task.tokens.input} read, ${task.tokens.output} written` : null],
+    ["Trace", task.trace_id || null],
     ["Next try", task.next_retry_at && !ended(task) ? clock(at(task.next_retry_at)) : null],
   ]));
   byId("task-text").textContent = text;
@@ -76,7 +77,7 @@ function showTrack(task) {
   const states = ["queued", "running"];
   if (task.status === "retrying") states.push("retrying");
   states.push(task.status === "failed" ? "failed" : "succeeded");
-  if (task.status === "failed" && task.error?.code !== "SUBMIT_FAILED") states.push("dead");
+  if (task.status === "failed" && !["SUBMIT_FAILED", "MESSAGE_LOST"].includes(task.error?.code)) states.push("dead");
   const here = task.status === "failed" ? states.length - 1 : states.indexOf(task.status);
   const words = { dead: "dead-letter queue" };
   byId("track").replaceChildren(...states.map((state, i) => make("li", {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
@@ -57,7 +56,7 @@ func newWorker(ctx context.Context) (*worker.Worker, error) {
 		Tasks:           registry,
 		Store:           store,
 		Queue:           sqs.NewFromConfig(aws),
-		Logger:          lambdacontext.NewLogger(),
+		Logger:          telemetry.NewLogger(),
 		Metrics:         telemetry.NewMetrics(cfg.MetricsNamespace, os.Stdout),
 		QueueURLs:       []string{cfg.QueueURL, cfg.OrderedQueueURL},
 		Retries:         cfg.Retries,
