@@ -4,9 +4,9 @@ GOLANGCI_VERSION := v2.15.0
 
 FUNCTIONS := worker submit dlqalarm
 # infra itself, the CDK app, takes minutes to compile and has no place in the quick targets.
-PACKAGES := ./internal/... ./functions/... ./infra/local/... ./tools/...
+PACKAGES := ./internal/... ./functions/... ./infra/local/... ./infra/agentctl/... ./tools/...
 # What runs on a laptop has to build for both systems.
-LAPTOP_PACKAGES := ./infra/local/... ./internal/emulator/... ./tools/...
+LAPTOP_PACKAGES := ./infra/local/... ./infra/agentctl/... ./internal/emulator/... ./tools/...
 
 # The processor that the functions are built for: arm64 or amd64.
 ARCH := arm64
@@ -57,6 +57,10 @@ build/local/%/bootstrap: check-go
 run: $(FUNCTIONS:%=build/local/%/bootstrap) ## run the whole chain here; PORT, AWS_PORT, DATA_DIR, WORKERS, CHAOS set it up
 	@$(GO_BUILD) -o build/local/chain ./infra/local
 	@exec build/local/chain
+
+.PHONY: agentctl
+agentctl: check-go ## build the operator's command line, build/agentctl
+	$(GO_BUILD) -o build/agentctl ./infra/agentctl
 
 # ---- test
 

@@ -1,4 +1,4 @@
-// Package awsclient is how the functions and the local chain call AWS over HTTP.
+// Package awsclient is how the functions, the local chain and the operator's command line call AWS over HTTP.
 package awsclient
 
 import (
@@ -17,8 +17,11 @@ import (
 const answerTimeout = 5 * time.Second
 
 // Load is the SDK's configuration from the function's environment.
-func Load(ctx context.Context) (aws.Config, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(buildable(answerTimeout)))
+func Load(ctx context.Context) (aws.Config, error) { return LoadPatient(ctx, answerTimeout) }
+
+// LoadPatient is [Load] for whoever waits for an answer to begin for another time than the functions; 0: without end.
+func LoadPatient(ctx context.Context, answerTimeout time.Duration, options ...func(*config.LoadOptions) error) (aws.Config, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, append(options, config.WithHTTPClient(buildable(answerTimeout)))...)
 	if err != nil {
 		return cfg, err
 	}

@@ -26,6 +26,7 @@ import (
 	"agentworker/internal/emulator/alarm"
 	"agentworker/internal/emulator/apigateway"
 	"agentworker/internal/emulator/chaos"
+	"agentworker/internal/emulator/cloudformation"
 	"agentworker/internal/emulator/dynamodb"
 	"agentworker/internal/emulator/endpoint"
 	"agentworker/internal/emulator/lambda"
@@ -38,6 +39,8 @@ import (
 const (
 	region  = "us-east-1"
 	account = "000000000000"
+
+	sweepRule = "dead-letter-sweep"
 )
 
 // Config of a [Chain].
@@ -83,6 +86,7 @@ type Chain struct {
 	sqsServer      *sqs.Server // nil: somebody else's
 	table          *dynamodb.Server
 	topic          *sns.Server
+	stacks         *cloudformation.Server
 	sqsClient      *awssqs.Client
 	tasks, ordered taskQueue
 
@@ -122,6 +126,9 @@ func Start(ctx context.Context, config Config) (_ *Chain, err error) {
 	if err != nil {
 		return nil, errors.Join(err, api.Close())
 	}
+	began := time.Now()
+	c.stacks = cloudformation.New(cloudformation.Config{Region: region, AccountID: account})
+	c.stacks.Put(c.describe(began, false))
 	c.apiURL, c.awsURL = "http://"+api.Addr().String(), "http://"+awsAPI.Addr().String()
 	c.later("HTTP API", func(context.Context) error { return closeListener(api) })
 	c.later("AWS APIs", func(context.Context) error { return closeListener(awsAPI) })
@@ -138,7 +145,11 @@ func Start(ctx context.Context, config Config) (_ *Chain, err error) {
 	if err := c.startConsumers(); err != nil {
 		return nil, err
 	}
-	return c, c.startAPI(api)
+	if err := c.startAPI(api); err != nil {
+		return nil, err
+	}
+	c.stacks.Put(c.describe(began, true))
+	return c, nil
 }
 
 // APIURL is where the HTTP API listens.
@@ -235,6 +246,7 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 	if c.topic, err = sns.New(sns.Config{Region: region, AccountID: account, Topics: []string{c.config.Stack.TopicName}, OnPublish: c.config.Notify}); err != nil {
 		return err
 	}
+	front.CloudFormation = c.stacks
 	front.SNS, front.Notifications = c.topic, c.topic.NotificationsHandler()
 	if c.config.SQSEndpoint == "" {
 		opts := sqs.Options{Clock: c.config.Clock, BaseURL: c.awsURL, Region: region, AccountID: account, Logger: c.log}
@@ -365,7 +377,7 @@ func (c *Chain) startConsumers() error {
 		start("alarm on "+q.dead.name, a.Run)
 	}
 	sweep, err := alarm.NewSchedule(alarm.ScheduleConfig{
-		Rule: "dead-letter-sweep", Interval: c.config.Stack.SweepInterval, Logger: c.log,
+		Rule: sweepRule, Interval: c.config.Stack.SweepInterval, Logger: c.log,
 		Actions: []alarm.Action{alarm.Invoke(c.async, c.dlqalarm)},
 	})
 	if err != nil {

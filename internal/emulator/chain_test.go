@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	awscloudformation "github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/go-json-experiment/json"
@@ -408,6 +410,48 @@ func TestOtherServicesInThePlaceOfOurs(t *testing.T) {
 	}
 	if _, err := r.sqs.ListQueues(t.Context(), &awssqs.ListQueuesInput{}); err == nil {
 		t.Error("our own endpoint serves queues as well")
+	}
+}
+
+// The chain is a stack to CloudFormation's clients: with outputs, and with resources by the ids that other services know.
+func TestTheChainIsAStack(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	client := awscloudformation.New(awscloudformation.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(r.AWSURL()), Credentials: credentials.NewStaticCredentialsProvider("any", "any", ""),
+	})
+	name := topology.StackName(topology.LocalStage)
+	out, err := client.DescribeStacks(t.Context(), &awscloudformation.DescribeStacksInput{StackName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outputs := map[string]string{}
+	for _, o := range out.Stacks[0].Outputs {
+		outputs[*o.OutputKey] = *o.OutputValue
+	}
+	if got := outputs[topology.OutputAPIURL]; got != r.APIURL() {
+		t.Errorf("ApiUrl is %s, want %s", got, r.APIURL())
+	}
+	resources, err := client.ListStackResources(t.Context(), &awscloudformation.ListStackResourcesInput{StackName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]int{}
+	for _, resource := range resources.StackResourceSummaries {
+		kinds[*resource.ResourceType]++
+		if *resource.ResourceType != "AWS::SQS::Queue" {
+			continue
+		}
+		if _, err := r.sqs.GetQueueAttributes(t.Context(), &awssqs.GetQueueAttributesInput{QueueUrl: resource.PhysicalResourceId}); err != nil {
+			t.Errorf("%s is no queue: %v", *resource.PhysicalResourceId, err)
+		}
+	}
+	want := map[string]int{
+		"AWS::SQS::Queue": 4, "AWS::DynamoDB::Table": 1, "AWS::SNS::Topic": 1, "AWS::Lambda::Function": 3,
+		"AWS::Lambda::EventSourceMapping": 2, "AWS::CloudWatch::Alarm": 2, "AWS::Events::Rule": 1,
+	}
+	if !maps.Equal(kinds, want) {
+		t.Errorf("the resources are %v, want %v", kinds, want)
 	}
 }
 

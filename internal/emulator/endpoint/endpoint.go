@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"agentworker/internal/emulator/cloudformation"
 )
 
 // Paths of what is no AWS service.
@@ -23,7 +25,7 @@ const functionsPath = "/2015-03-31/functions/"
 
 // Config says who answers. What is nil is not served.
 type Config struct {
-	SQS, Lambda, SNS http.Handler
+	SQS, Lambda, SNS, CloudFormation http.Handler
 	// Notifications answers GET at NotificationsPath.
 	Notifications http.Handler
 	// DynamoDB is where DynamoDB and its streams are.
@@ -65,7 +67,8 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-// ServeHTTP serves one request. JSON services are told by the prefix of X-Amz-Target, Lambda by its path, SNS by its form.
+// ServeHTTP serves one request. JSON services are told by the prefix of X-Amz-Target, Lambda by its path, SNS and
+// CloudFormation by their forms.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.guarded.ServeHTTP(w, r) }
 
 func (e *Endpoint) route(w http.ResponseWriter, r *http.Request) {
@@ -73,6 +76,10 @@ func (e *Endpoint) route(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r)
 		return
 	}
+	e.nobody(w, r)
+}
+
+func (e *Endpoint) nobody(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "UnknownOperationException",
 		"Nothing is served here for "+r.Method+" "+r.URL.Path+". Served are: "+strings.Join(e.served(), "; ")+".")
 }
@@ -98,7 +105,7 @@ func (e *Endpoint) handler(r *http.Request) http.Handler {
 	case r.URL.Path == HealthPath && read:
 		return http.HandlerFunc(e.health)
 	case r.Method == http.MethodPost && mediaType == "application/x-www-form-urlencoded":
-		return e.config.SNS
+		return http.HandlerFunc(e.form)
 	}
 	return nil
 }
@@ -114,6 +121,7 @@ func (e *Endpoint) served() []string {
 		{e.dynamodb != nil, "DynamoDB and its streams (X-Amz-Target: DynamoDB_20120810.… and DynamoDBStreams_20120810.…)"},
 		{e.config.Lambda != nil, "Lambda (" + functionsPath + "…)"},
 		{e.config.SNS != nil, "SNS (a posted form with an Action)"},
+		{e.config.CloudFormation != nil, "CloudFormation (a posted form of Version " + cloudformation.Version + ")"},
 		{e.config.Notifications != nil, "GET " + NotificationsPath},
 		{true, "GET " + HealthPath},
 	} {

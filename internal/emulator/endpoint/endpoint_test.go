@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -80,6 +81,7 @@ func TestRequestsFindTheirService(t *testing.T) {
 		{"POST", "/", "DynamoDBStreams_20120810.ListStreams", "application/x-amz-json-1.0", "dynamodb"},
 		{"POST", "/2015-03-31/functions/worker/invocations", "", "application/json", "lambda"},
 		{"POST", "/", "", form, "sns"},
+		{"POST", "/?Version=2010-05-15", "", form, "sns"}, // what counts is the form
 		{"GET", "/_local/notifications", "", "", "notifications"},
 		{"POST", "/", "Kinesis_20131202.PutRecord", "application/x-amz-json-1.1", ""},
 		{"POST", "/", "AmazonSQSx.SendMessage", form, ""},
@@ -105,6 +107,40 @@ func TestRequestsFindTheirService(t *testing.T) {
 		}
 		if w := send(empty); w.Code != 404 || !strings.HasSuffix(w.Body.String(), `Served are: GET /_local/health."}`) {
 			t.Errorf("%s %s %s without services: got %d %s, want 404", c.method, c.path, c.target, w.Code, w.Body)
+		}
+	}
+}
+
+func TestFormsFindTheirServiceByTheirVersion(t *testing.T) {
+	t.Parallel()
+	echo := func(name string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			_, _ = io.WriteString(w, name+" "+strconv.Itoa(len(body)))
+		})
+	}
+	both := newEndpoint(t, endpoint.Config{SNS: echo("sns"), CloudFormation: echo("cloudformation")})
+	one := newEndpoint(t, endpoint.Config{SNS: echo("sns")})
+	large := "Message=" + strings.Repeat("x", 5<<20)
+	for _, c := range []struct {
+		endpoint *endpoint.Endpoint
+		body     string
+		status   int
+		want     string
+	}{
+		{both, "Action=DescribeStacks&Version=2010-05-15", 200, "cloudformation 40"},
+		{both, "Action=Publish&Version=2010-03-31", 200, "sns 33"},
+		{both, "Action=Publish", 200, "sns 14"},
+		{both, "%zz", 200, "sns 3"},
+		{both, large, 200, "sns 4194305"}, // more than it takes, which it says itself
+		{one, "Action=DescribeStacks&Version=2010-05-15", 404, ""},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:4566/", strings.NewReader(c.body))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+		w := httptest.NewRecorder()
+		c.endpoint.ServeHTTP(w, r)
+		if got := w.Body.String(); w.Code != c.status || c.want != "" && got != c.want {
+			t.Errorf("%.40s: got %d %s, want %d %s", c.body, w.Code, got, c.status, c.want)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"agentworker/internal/emulator/awsquery"
 )
 
 const (
@@ -119,6 +121,6 @@ func parseAttributes(form url.Values) (attributes map[string]Attribute, size int
 	}
 }
 
-func badAttribute(name, problem string) *apiError {
-	return sender(http.StatusBadRequest, "ParameterValueInvalid", "The message attribute '%s' %s.", name, problem)
+func badAttribute(name, problem string) *awsquery.Error {
+	return awsquery.Sender(http.StatusBadRequest, "ParameterValueInvalid", "The message attribute '%s' %s.", name, problem)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+
+	"agentworker/internal/emulator/awsquery"
 )
 
 // DefaultKeep is how many notifications are kept when Config does not say.
@@ -56,7 +58,8 @@ type Attribute struct {
 
 // Server is the service: an http.Handler for the AWS protocol. It is safe for concurrent use.
 type Server struct {
-	config Config
+	config   Config
+	protocol awsquery.Service
 
 	mu     sync.Mutex
 	topics []string // ARNs, sorted
@@ -69,6 +72,7 @@ func New(config Config) (*Server, error) {
 	config.AccountID = cmp.Or(config.AccountID, "000000000000")
 	config.Keep = cmp.Or(config.Keep, DefaultKeep)
 	s := &Server{config: config}
+	s.protocol = s.service()
 	for _, name := range config.Topics {
 		if _, err := s.CreateTopic(name); err != nil {
 			return nil, fmt.Errorf("sns: topic %q: %w", name, err)
