@@ -48,6 +48,9 @@ type Config struct {
 	// Output gets each line that a process writes and the platform's own. It is never called by two goroutines at once,
 	// must not call the Function, and holds the process up while it blocks. Nil drops the lines.
 	Output func(Line)
+	// Ended gets each process's state after its end, with the processor time that it has used. It is called on a goroutine
+	// of its own for each process, before the function counts as closed. Nil: nobody wants to know.
+	Ended func(*os.ProcessState)
 }
 
 // withDefaults fills in what is zero.

@@ -384,3 +384,24 @@ func TestSIGTERMForThoseWhoAskForIt(t *testing.T) {
 		t.Errorf("the SIGTERM handler did not run:\n%s", lines.text())
 	}
 }
+
+func TestEndedTellsWhatAProcessUsed(t *testing.T) {
+	t.Parallel()
+	ended := make(chan *os.ProcessState, 1)
+	f, _ := start(t, lambda.Config{Ended: func(s *os.ProcessState) { ended <- s }})
+	invoke(t, f, event{"do": "echo"})
+	if len(ended) > 0 {
+		t.Error("the process counts as ended while it is idle")
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case s := <-ended:
+		if used := s.UserTime() + s.SystemTime(); used <= 0 {
+			t.Errorf("processor time is %v, want some", used)
+		}
+	default:
+		t.Error("the function is closed and its process has not been reported")
+	}
+}

@@ -94,6 +94,9 @@ func (p *process) live(f *Function, address string, started chan<- error) {
 	}
 	p.state = command.ProcessState
 	p.closeOutput()
+	if config.Ended != nil {
+		config.Ended(p.state)
+	}
 }
 
 // pipe connects the process's two streams to line readers. The returned func closes this side's copies of the write ends.
