@@ -114,7 +114,7 @@ func (a *agents) handleMortal(t *testing.T, n int, after bool, m events.SQSMessa
 	c.Store = &mortal{Store: a.store, left: n, after: after}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := worker.New(c).Handle(ctx, eventOf(m)); err != nil {
+	if _, err := invoke(ctx, worker.New(c), eventOf(m)); err != nil {
 		t.Fatal(err)
 	}
 	a.skew.Add(int64(2 * time.Minute)) // its lease runs out

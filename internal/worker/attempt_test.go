@@ -26,7 +26,7 @@ func TestTheResponseIsAListEvenWhenItIsEmpty(t *testing.T) {
 		`{"batchItemFailures":[]}`:                           {m},
 		`{"batchItemFailures":[{"itemIdentifier":"m-bad"}]}`: {{MessageId: "m-bad", Body: "hello", EventSourceARN: queueARN}},
 	} {
-		out, err := f.Handle(t.Context(), events.SQSEvent{Records: records})
+		out, err := invoke(t.Context(), f, events.SQSEvent{Records: records})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,11 +264,11 @@ func TestWithoutPartialResponsesTheWholeBatchFails(t *testing.T) {
 		func(c *worker.Config) { c.PartialBatch = false })
 	_, good := newTask("a")
 	_, bad := newTask("fail")
-	if _, err := f.Handle(t.Context(), events.SQSEvent{Records: []events.SQSMessage{good, bad}}); !errors.Is(err, worker.ErrPartialBatchOff) {
+	if _, err := invoke(t.Context(), f, events.SQSEvent{Records: []events.SQSMessage{good, bad}}); !errors.Is(err, worker.ErrPartialBatchOff) {
 		t.Errorf("error is %v, want %v", err, worker.ErrPartialBatchOff)
 	}
 	_, alone := newTask("b")
-	if _, err := f.Handle(t.Context(), events.SQSEvent{Records: []events.SQSMessage{alone}}); err != nil {
+	if _, err := invoke(t.Context(), f, events.SQSEvent{Records: []events.SQSMessage{alone}}); err != nil {
 		t.Errorf("a batch without failures gives %v", err)
 	}
 }

@@ -5,18 +5,18 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"agentworker/internal/sqsevent"
 	"agentworker/internal/task"
 	"agentworker/internal/telemetry"
 )
 
 // delivery is one record of a batch, decoded.
 type delivery struct {
-	*events.SQSMessage
+	*sqsevent.Record
 	message  task.Message
 	malErr   error     // why the message is no task, nil: it is one
 	sentAt   time.Time // when it was put on the queue
@@ -31,30 +31,30 @@ type delivery struct {
 // Where Lambda hands over nothing else, an invocation is taken to end within this time.
 const noDeadline = 15 * time.Minute
 
-func (w *Worker) delivery(ctx context.Context, m *events.SQSMessage) *delivery {
-	d := &delivery{SQSMessage: m, queueURL: w.queueURLs[lastPart(m.EventSourceARN, ':')]}
-	sent, err := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64)
+func (w *Worker) delivery(ctx context.Context, m *sqsevent.Record) *delivery {
+	d := &delivery{Record: m, queueURL: w.queueURLs[lastPart(m.EventSourceARN, ':')]}
+	sent, err := strconv.ParseInt(m.Attributes.SentTimestamp, 10, 64)
 	if err == nil {
 		d.sentAt = time.UnixMilli(sent)
 	}
-	d.receives, _ = strconv.Atoi(m.Attributes["ApproximateReceiveCount"])
-	d.trace = telemetry.TraceRoot(m.Attributes["AWSTraceHeader"])
+	d.receives, _ = strconv.Atoi(m.Attributes.ApproximateReceiveCount)
+	d.trace = telemetry.TraceRoot(m.Attributes.AWSTraceHeader)
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(noDeadline)
 	}
 	d.deadline, d.margin = deadline, margin(ctx)
-	d.message, d.malErr = w.Tasks.Decode([]byte(m.Body), m.MessageId, d.sentAt)
+	d.message, d.malErr = w.Tasks.Decode([]byte(m.Body), m.MessageID, d.sentAt)
 	_, d.known = w.Tasks.Lookup(d.message.Task)
 	return d
 }
 
 // group is the record's message group in a FIFO queue. Groups of a standard queue order nothing.
 func (d *delivery) group() string {
-	if _, fifo := d.Attributes["SequenceNumber"]; !fifo {
+	if d.Attributes.SequenceNumber == "" {
 		return ""
 	}
-	return d.Attributes["MessageGroupId"]
+	return d.Attributes.MessageGroupID
 }
 
 // An attempt's time is divided like this: the handler's context ends a margin before the invocation; a commit may take
@@ -98,7 +98,7 @@ func (d *delivery) writtenType() string {
 
 // attrs are what a log line says of the record: ids, never content.
 func (d *delivery) attrs() []any {
-	return []any{"task_id", string(d.message.ID), "task", d.taskType(), "thread_id", d.message.Thread, "message_id", d.MessageId, "receive", d.receives}
+	return []any{"task_id", string(d.message.ID), "task", d.taskType(), "thread_id", d.message.Thread, "message_id", d.MessageID, "receive", d.receives}
 }
 
 // comeBack is a record and when it shall be delivered again.

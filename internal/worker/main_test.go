@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/go-json-experiment/json"
 
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/emulator/dynamodb/dynamodbtest"
@@ -119,7 +121,7 @@ func (f *fixture) handle(t *testing.T, messages ...events.SQSMessage) []string {
 
 func (f *fixture) handleIn(ctx context.Context, t *testing.T, messages ...events.SQSMessage) []string {
 	t.Helper()
-	out, err := f.Handle(ctx, events.SQSEvent{Records: messages})
+	out, err := invoke(ctx, f, events.SQSEvent{Records: messages})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +130,21 @@ func (f *fixture) handleIn(ctx context.Context, t *testing.T, messages ...events
 		failed = append(failed, b.ItemIdentifier)
 	}
 	return failed
+}
+
+// invoke hands a worker an event the way Lambda does, as text.
+func invoke(ctx context.Context, w lambda.Handler, event events.SQSEvent) (events.SQSEventResponse, error) {
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return events.SQSEventResponse{}, err
+	}
+	out, err := w.Invoke(ctx, payload)
+	if err != nil {
+		return events.SQSEventResponse{}, err
+	}
+	var response events.SQSEventResponse
+	err = json.Unmarshal(out, &response)
+	return response, err
 }
 
 func (f *fixture) record(t *testing.T, id task.ID) checkpoint.Record {

@@ -48,7 +48,7 @@ func (w *Worker) claim(ctx context.Context, d *delivery) (claimed, error) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		c.record, claimErr = w.Store.Claim(ctx, checkpoint.ClaimRequest{
-			ID: d.message.ID, Task: d.writtenType(), MessageID: d.MessageId, TraceID: telemetry.TraceID(ctx), SentAt: d.sentAt,
+			ID: d.message.ID, Task: d.writtenType(), MessageID: d.MessageID, TraceID: telemetry.TraceID(ctx), SentAt: d.sentAt,
 			Owner: requestID(ctx) + "/" + ulid.Make().String(), Until: d.deadline,
 		})
 		if claimErr != nil {

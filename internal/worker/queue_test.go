@@ -130,7 +130,7 @@ func (i invoker) Invoke(ctx context.Context, payload []byte) (lambda.Result, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	out, err := i.f.Handle(ctx, event)
+	out, err := invoke(ctx, i.f, event)
 	if err != nil {
 		return lambda.Result{FunctionError: "Unhandled", Payload: []byte(`{}`)}, nil
 	}

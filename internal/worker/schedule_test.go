@@ -294,7 +294,7 @@ func (s *schedule) fly(f *flight) {
 	m := message(f.message.id, f.message.do)
 	m.MessageId = f.message.messageID()
 	m.Attributes["ApproximateReceiveCount"] = fmt.Sprint(f.message.receives)
-	out, err := w.Handle(ctx, events.SQSEvent{Records: []events.SQSMessage{m}})
+	out, err := invoke(ctx, w, events.SQSEvent{Records: []events.SQSMessage{m}})
 	f.failed = err != nil || len(out.BatchItemFailures) > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()

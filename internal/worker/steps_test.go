@@ -187,7 +187,7 @@ func TestAStepRunsAgainWhenItsTicketChanged(t *testing.T) {
 				}
 				if n <= meanwhile { // somebody else
 					_, other := newTask("ticket")
-					if _, err := f.Handle(ctx, eventOf(other)); err != nil {
+					if _, err := invoke(ctx, f, eventOf(other)); err != nil {
 						return "", err
 					}
 				}

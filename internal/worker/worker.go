@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"agentworker/internal/batch"
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/sqsevent"
 	"agentworker/internal/task"
 	"agentworker/internal/telemetry"
 )
@@ -74,30 +74,34 @@ const concurrency = 32
 // ErrPartialBatchOff is the answer to a batch with failures when the mapping would ignore their list.
 var ErrPartialBatchOff = errors.New("records failed and the event source mapping does not report batch item failures: failing the whole batch, so that none is deleted; set FunctionResponseTypes to ReportBatchItemFailures")
 
-// Handle works through one batch and names the records that must come back.
-func (w *Worker) Handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
+// Invoke works through the batch of one SQS event and answers with the ids of the records that must come back. It
+// implements lambda.Handler of aws-lambda-go, which hands over the event as it came: decoding it there would cost more than
+// all that is done with it here.
+func (w *Worker) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	defer func() {
 		if err := w.Metrics.Flush(); err != nil {
 			w.Logger.ErrorContext(ctx, "metrics lost", "error", err)
 		}
 	}()
-	records := make([]batch.Record[*delivery], len(event.Records))
-	for i := range event.Records {
-		d := w.delivery(ctx, &event.Records[i])
-		records[i] = batch.Record[*delivery]{ID: d.MessageId, Group: d.group(), Value: d}
+	messages, err := sqsevent.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	records := make([]batch.Record[*delivery], len(messages))
+	for i := range messages {
+		d := w.delivery(ctx, &messages[i])
+		records[i] = batch.Record[*delivery]{ID: d.MessageID, Group: d.group(), Value: d}
 	}
 	failed := batch.Process(ctx, records, batch.Options{Concurrency: concurrency, Margin: margin(ctx)}, w.process)
 	w.returnUntouched(ctx, records, failed)
-
-	// An empty list, never null: not every poller accepts null.
-	response := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
-	for _, f := range failed {
-		response.BatchItemFailures = append(response.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: f.ID})
-	}
 	if len(failed) > 0 && !w.PartialBatch {
-		return response, ErrPartialBatchOff
+		return nil, ErrPartialBatchOff
 	}
-	return response, nil
+	ids := make([]string, len(failed))
+	for i, f := range failed {
+		ids[i] = f.ID
+	}
+	return sqsevent.Failures(ids)
 }
 
 // margin is the time that is kept from the function's deadline for handing back what has not finished: 5 %, at

@@ -134,19 +134,18 @@ func (p *plant) Invoke(ctx context.Context, payload []byte) (lambda.Result, erro
 		QueueURLs: []string{p.queueURL}, Retries: 3, MaxReceiveCount: 100, PartialBatch: true,
 	})
 	type end struct {
-		response events.SQSEventResponse
-		err      error
+		answer []byte
+		err    error
 	}
 	ended := make(chan end, 1)
 	p.abandoned.Go(func() {
-		response, err := w.Handle(context.WithValue(ctx, processKey{}, self), event)
-		ended <- end{response, err}
+		answer, err := w.Invoke(context.WithValue(ctx, processKey{}, self), payload)
+		ended <- end{answer, err}
 	})
 	select {
 	case e := <-ended:
 		if e.err == nil && self.alive() == nil {
-			answer, err := json.Marshal(e.response)
-			return lambda.Result{Payload: answer}, err
+			return lambda.Result{Payload: e.answer}, nil
 		}
 	case <-ctx.Done():
 	}

@@ -28,7 +28,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
-	lambda.Start(w.Handle)
+	lambda.Start(w)
 }
 
 func newWorker(ctx context.Context) (*worker.Worker, error) {
