@@ -128,7 +128,8 @@ func jobOfMessages(r checkpoint.Record, byMessage map[string]*job) *job {
 	return nil
 }
 
-// readLetters takes all messages of a dead-letter queue in hand, some of which dlqalarm may be looking at.
+// readLetters takes all messages out of a dead-letter queue, some of which dlqalarm may be looking at. They are deleted, since a
+// message in hand would keep the others of its group from being received.
 func (a *account) readLetters(ctx context.Context, name string, byID map[task.ID]*job, byMessage map[string]*job) error {
 	url, err := a.queueURL(ctx, name)
 	if err != nil {
@@ -153,6 +154,9 @@ func (a *account) readLetters(ctx context.Context, name string, byID map[task.ID
 		}
 		for _, m := range out.Messages {
 			seen[aws.ToString(m.MessageId)] = true
+			if _, err := a.client.sqs.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				return err
+			}
 			j := byMessage[aws.ToString(m.MessageId)]
 			if id := m.MessageAttributes[task.AttributeTaskID].StringValue; j == nil && id != nil {
 				j = byID[task.ID(*id)]
