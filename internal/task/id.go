@@ -94,6 +94,15 @@ func NewThreadID(at time.Time) string {
 // TicketThread is the thread, and the message group, in which a ticket's updates are ordered.
 func TicketThread(ticketID string) string { return ticketThreadPrefix + ticketID }
 
+// TicketOf is the inverse of [TicketThread]: the ticket whose thread it is, if it is one's.
+func TicketOf(thread string) (ticketID string, ok bool) {
+	id, ok := strings.CutPrefix(thread, ticketThreadPrefix)
+	if !ok || CheckTicketID(id) != nil {
+		return "", false
+	}
+	return id, true
+}
+
 // CheckThreadID says what is wrong with a thread id, in words that follow the field's name.
 func CheckThreadID(s string) error { return checkID(s, MaxThreadIDLength) }
 

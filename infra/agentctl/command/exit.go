@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"agentworker/infra/agentctl/api"
 )
 
 // The exit codes, which scripts decide on.
@@ -44,21 +47,36 @@ func (s *Session) exit(ctx context.Context, called *cobra.Command, err error) in
 		err = s.found.Explain(err)
 	}
 	var usage *UsageError
+	var problem *api.Problem
 	switch {
 	case err == nil:
 		return exitFine
+	case ctx.Err() != nil:
+		s.Note("agentctl: interrupted")
+		return exitInterrupted
 	case err == ErrNo: //nolint:errorlint // a wrapped one has something to say
 		return exitNo
 	case errors.Is(err, ErrNo):
 		s.Note("agentctl: %v", err)
 		return exitNo
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		s.Note("agentctl: interrupted")
-		return exitInterrupted
 	case !s.began || errors.As(err, &usage):
 		s.Note("agentctl: %v\nSee: %s --help", err, called.CommandPath())
 		return exitUsage
 	}
-	s.Note("agentctl: %v", err)
+	s.Note("agentctl: %v", printable(err.Error()))
+	if errors.As(err, &problem) {
+		return refusal(problem.Status)
+	}
+	return exitUnreached
+}
+
+// refusal is the exit code for what the API says instead of an answer.
+func refusal(status int) int {
+	switch status {
+	case http.StatusNotFound:
+		return exitNo
+	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return exitUsage
+	}
 	return exitUnreached
 }

@@ -28,7 +28,10 @@ Exit codes:
   1    the answer is no: the task failed, something wrong was found, there is nothing of this id, you said no
   2    wrong usage, also what the API refuses as wrong
   3    the stack could not be found or reached, or could not do it
-  130  interrupted`
+  130  interrupted
+
+Environment: AWS_PROFILE, AWS_REGION and all other variables of the AWS SDK, AWS_ENDPOINT_URL too; STAGE; AGENTWORKER_TOKEN, a
+bearer token for an API that was deployed with auth=jwt; NO_COLOR.`
 
 const rootExamples = `  agentctl --local submit "What is a dead-letter queue?" --wait
   agentctl --stage prod --region eu-west-1 history th-1
@@ -49,7 +52,7 @@ func newRoot(s *Session) *cobra.Command {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	root.AddCommand()
+	root.AddCommand(newSubmit(s), newStatus(s), newResult(s), newHistory(s), newThread(s), newTicket(s), newLoad(s))
 	prepare(root, s)
 	return root
 }
@@ -88,6 +91,7 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 // Main runs agentctl with the arguments and returns its exit code. What the context's end interrupts ends in good order.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	s := &Session{Streams: streams}
+	defer s.close()
 	root := newRoot(s)
 	root.SetArgs(args)
 	called, err := root.ExecuteContextC(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattn/go-isatty"
 
+	"agentworker/infra/agentctl/api"
 	"agentworker/infra/agentctl/deployment"
 )
 
@@ -45,7 +46,8 @@ type Session struct {
 	Local, JSON   bool
 
 	began bool // a command is running: from here on no error is one of usage, unless it says so
-	found *deployment.Deployment
+	found  *deployment.Deployment
+	client *api.Client
 }
 
 // Deployment finds the stack that the flags mean, once.
@@ -58,6 +60,38 @@ func (s *Session) Deployment(ctx context.Context) (*deployment.Deployment, error
 		s.found = d
 	}
 	return d, err
+}
+
+// API is a client of the deployment's HTTP API.
+func (s *Session) API(ctx context.Context) (*api.Client, error) {
+	if s.client != nil {
+		return s.client, nil
+	}
+	d, err := s.Deployment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.client, err = api.New(d, api.Options{Token: token()})
+	return s.client, err
+}
+
+// tokenVariable holds a bearer token, for an API that was deployed to take those. It is no flag: others on the machine see a
+// program's arguments.
+const tokenVariable = "AGENTWORKER_TOKEN"
+
+func token() string { return os.Getenv(tokenVariable) }
+
+// close drops the connections that are left open.
+func (s *Session) close() {
+	if s.client != nil {
+		s.client.Close()
+	}
+	if s.found == nil {
+		return
+	}
+	if c, ok := s.found.AWS.HTTPClient.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // Print writes v as JSON with --json, and otherwise has text write to a person.

@@ -126,7 +126,7 @@ func TestWhyThereIsNoStackIsSaidInASentence(t *testing.T) {
 		{"AWS without the local stack", local, refuses(400, "ValidationError", "Stack with id agentworker-local does not exist"), nil, []string{"has no stack agentworker-local", "make run"}},
 		{"no such stack", deployment.Options{Stage: "prod", Region: "us-west-2"}, half, nil, []string{"no stack agentworker-prod in us-west-2", "--stage", "--region", "--local"}},
 		{"an output is missing", stage, half, nil, []string{"agentworker-old has no output OrderedDeadLetterQueueUrl", "deploy it again"}},
-		{"no connection", stage, nil, nil, []string{"no connection to " + strings.TrimPrefix(closed.URL, "http://")}},
+		{"no connection", stage, nil, nil, []string{"no connection to " + closed.URL}},
 		{"no credentials", stage, half, []string{"AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", ""}, []string{"no AWS credentials", "aws sso login", "AWS_PROFILE", "--local"}},
 		{"no region", stage, half, []string{"AWS_REGION", ""}, []string{"--region", "AWS_REGION"}},
 		{"profile that is not there", stage, half, []string{"AWS_PROFILE", "absent"}, []string{"the AWS configuration cannot be used", "absent"}},

@@ -40,8 +40,7 @@ func (d *Deployment) Explain(err error) error {
 	var connection *net.OpError
 	if errors.As(err, &connection) {
 		if d.Local {
-			where := aws.ToString(d.AWS.BaseEndpoint)
-			return unreachable(err, "nothing answers at %s: start the local chain with: make run (AWS_PORT says where it is, if elsewhere)", where)
+			return unreachable(err, "nothing answers at %s: start the local chain with: make run (AWS_PORT says where it is, if elsewhere)", host(err, aws.ToString(d.AWS.BaseEndpoint)))
 		}
 		return unreachable(err, "there is no connection to %s: %v", host(err, "AWS"), connection)
 	}
@@ -69,7 +68,7 @@ func host(err error, unknown string) string {
 	var u *url.Error
 	if errors.As(err, &u) {
 		if at, parseErr := url.Parse(u.URL); parseErr == nil && at.Host != "" {
-			return at.Host
+			return at.Scheme + "://" + at.Host
 		}
 	}
 	return unknown
