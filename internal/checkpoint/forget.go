@@ -97,6 +97,7 @@ func (e *Eraser) Forget(ctx context.Context, thread string, force bool, deleted 
 	if err != nil {
 		return r.gone, fmt.Errorf("delete thread %s, of which %d items are gone: %w", thread, r.gone.Items(), err)
 	}
+	r.gone.Failed = l.Failed
 	return r.gone, nil
 }
 
