@@ -3,10 +3,11 @@
 GOLANGCI_VERSION := v2.15.0
 
 FUNCTIONS := worker submit dlqalarm
+BASELINES := bare lean seed
 # infra itself, the CDK app, takes minutes to compile and has no place in the quick targets.
-PACKAGES := ./internal/... ./functions/... ./infra/local/... ./infra/agentctl/... ./tools/...
+PACKAGES := ./internal/... ./functions/... ./infra/local/... ./infra/agentctl/... ./infra/bench/... ./tools/...
 # What runs on a laptop has to build for both systems.
-LAPTOP_PACKAGES := ./infra/local/... ./infra/agentctl/... ./internal/emulator/... ./tools/...
+LAPTOP_PACKAGES := ./infra/local/... ./infra/agentctl/... ./infra/bench/... ./internal/emulator/... ./tools/...
 
 # The processor that the functions are built for: arm64 or amd64.
 ARCH := arm64
@@ -16,7 +17,7 @@ RACE := -race
 TEST_TIMEOUT := 5m
 # More flags for go test, such as '-run TestRedrive -count=1'.
 TESTFLAGS :=
-# Which benchmarks run, as a regular expression.
+# Which Go benchmarks run, as a regular expression.
 BENCH := .
 # More flags for the CDK, such as '-c stage=prod -c alarmEmail=me@example.com'.
 CDKFLAGS :=
@@ -30,11 +31,15 @@ SILENT_JSII := JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 CDK := cd infra && ARCH=$(ARCH) $(SILENT_JSII) \
   AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED=true ../.tools/cdk/node_modules/.bin/cdk
 MINISTACK_VERSION := 1.5.33
+# Another emulator of SQS, to compare ours with.
+KUMO := github.com/sivchari/kumo
+KUMO_VERSION := v0.33.1
 
 GOLANGCI := .tools/bin/golangci-lint
 GOLANGCI_STAMP := .tools/golangci-lint-$(GOLANGCI_VERSION).stamp
 CDK_STAMP := .tools/cdk/stamp
 MINISTACK_STAMP := .tools/venv/ministack-$(MINISTACK_VERSION).stamp
+KUMO_STAMP := .tools/kumo-$(KUMO_VERSION).stamp
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -49,8 +54,12 @@ build: $(FUNCTIONS:%=build/$(ARCH)/%/bootstrap) ## build the Lambda functions fo
 build/$(ARCH)/%/bootstrap: check-go check-arch
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $@ ./functions/$*
 
-build/local/%/bootstrap: check-go
+$(FUNCTIONS:%=build/local/%/bootstrap): build/local/%/bootstrap: check-go
 	@$(GO_BUILD) -o $@ ./functions/$*
+
+# What make bench compares the worker with.
+$(BASELINES:%=build/local/%/bootstrap): build/local/%/bootstrap: check-go
+	@$(GO_BUILD) -o $@ ./infra/bench/baseline/$*
 
 # exec, so that a signal sent to make reaches the chain and not a shell in between.
 .PHONY: run
@@ -83,7 +92,13 @@ soak: check-go dynoxide ## run under steady load and faults for MINUTES=30, and 
 	@exec build/local/soak
 
 .PHONY: bench
-bench: check-go dynoxide ## run the benchmarks; BENCH picks some by name
+bench: $(FUNCTIONS:%=build/local/%/bootstrap) $(BASELINES:%=build/local/%/bootstrap) dynoxide $(KUMO_STAMP) ## measure ours beside others, ROUNDS=5, 10 minutes; writes build/bench.json
+	@$(GO_BUILD) -o build/local/chain ./infra/local
+	@$(GO_BUILD) -o build/local/bench ./infra/bench
+	@exec build/local/bench
+
+.PHONY: bench-go
+bench-go: check-go dynoxide ## run the Go benchmarks; BENCH picks some by name, TESTFLAGS=-count=10 suits benchstat
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(TESTFLAGS) $(PACKAGES)
 
 # The CDK takes minutes to compile the first time. Its engine is one process that takes one call at a time.
@@ -166,6 +181,16 @@ $(GOLANGCI_STAMP): | check-go
 .PHONY: dynoxide
 dynoxide: check-go
 	@CGO_ENABLED=0 go run ./tools/dynoxide .tools
+
+# Built in its own folder of the module cache, so that its own go.sum vouches for what it links.
+$(KUMO_STAMP): | check-go
+	@echo 'Building kumo $(KUMO_VERSION), once; this takes a minute or two.'
+	@go mod download $(KUMO)@$(KUMO_VERSION)
+	@mkdir -p .tools/bin
+	@cd "$$(go env GOMODCACHE)/$(KUMO)@$(KUMO_VERSION)" && \
+	  GOFLAGS= CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o '$(CURDIR)/.tools/bin/kumo' ./cmd/kumo
+	@rm -f .tools/kumo-*.stamp
+	@touch $@
 
 $(CDK_STAMP): infra/package.json infra/package-lock.json
 	@echo 'Installing the CDK command line.'

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -44,18 +45,12 @@ func (w worker) handle(ctx context.Context, event events.SQSEvent) (events.SQSEv
 		all.Go(func() { errs[i] = w.run(ctx, event.Records[i]) })
 	}
 	all.Wait()
-	response := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
-	for i, err := range errs {
-		if err != nil {
-			response.BatchItemFailures = append(response.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: event.Records[i].MessageId})
-		}
-	}
-	return response, nil
+	return events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}, errors.Join(errs...)
 }
 
 // job is one message's task, and what its requests have in common.
 type job struct {
-	worker
+	worker   `json:"-"`
 	TaskID   string `json:"task_id"`
 	Question string `json:"question"`
 

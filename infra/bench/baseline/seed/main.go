@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -45,13 +46,7 @@ func (w worker) handle(ctx context.Context, event events.SQSEvent) (events.SQSEv
 		all.Go(func() { errs[i] = w.run(ctx, event.Records[i]) })
 	}
 	all.Wait()
-	response := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
-	for i, err := range errs {
-		if err != nil {
-			response.BatchItemFailures = append(response.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: event.Records[i].MessageId})
-		}
-	}
-	return response, nil
+	return events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}, errors.Join(errs...)
 }
 
 type state struct {
