@@ -88,7 +88,7 @@ func run(out io.Writer) (err error) {
 		}
 		b.tell(" %.0f s\n", time.Since(began).Seconds())
 	}
-	b.results.print(out)
+	b.results.show(out)
 	return b.results.write(filepath.Join("build", "bench.json"))
 }
 

@@ -40,9 +40,9 @@ func (b *bench) queues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chain := exec.CommandContext(ctx, filepath.Join("build", "local", "chain"))
+	chain := exec.CommandContext(ctx, filepath.Join("build", "local", "chain")) //nolint:gosec // ours
 	chain.Env = append(os.Environ(), "PORT="+ports[0], "AWS_PORT="+ports[1], "DATA_DIR=", "CHAOS=", "WORKERS=1")
-	kumo := exec.CommandContext(ctx, filepath.Join(b.tools, "bin", "kumo"), "--host", "127.0.0.1", "--port", ports[2])
+	kumo := exec.CommandContext(ctx, filepath.Join(b.tools, "bin", "kumo"), "--host", "127.0.0.1", "--port", ports[2]) //nolint:gosec // installed for this
 	kumo.Env = append(os.Environ(), "KUMO_LOG_LEVEL=error")
 	stopChain, err := start(chain)
 	if err != nil {

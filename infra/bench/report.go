@@ -19,8 +19,8 @@ type row struct {
 	format     string
 }
 
-// print shows the figures, each beside its goal. Goals that name another are ratios within this run.
-func (r *results) print(out io.Writer) {
+// show prints the figures, each beside its goal. Goals that name another are ratios within this run.
+func (r *results) show(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "\n%s, %d rounds, medians. Goals are for ours.\n", r.Machine, r.Rounds)
 	for _, table := range []struct {
 		title string
