@@ -5,8 +5,6 @@ package batch
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"agentworker/internal/task"
@@ -54,27 +52,21 @@ func Process[T any](ctx context.Context, records []Record[T], opts Options, fn f
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-opts.Margin))
 		defer cancel()
 	}
-	states := newStates(len(records))
-	slots := make(chan struct{}, max(opts.Concurrency, 1))
-	var running sync.WaitGroup
-	for _, group := range grouped(records) {
-		running.Go(func() {
-			for i, at := range group {
-				if !acquire(ctx, slots) {
-					return
-				}
-				err := run(ctx, records[at], fn)
-				<-slots
-				states.finish(at, err)
-				if err != nil {
-					states.finishAll(group[i+1:], fmt.Errorf("%w: %s", ErrBehind, records[at].ID))
-					return
-				}
-			}
-		})
-	}
+	w := newWork(records)
 	all := make(chan struct{})
-	go func() { running.Wait(); close(all) }()
+	w.workers = min(max(opts.Concurrency, 1), len(w.turn))
+	if w.workers == 0 {
+		return []Failure{}
+	}
+	for range w.workers {
+		go func() {
+			defer w.leave(all)
+			for at, ok := w.begin(ctx); ok; at, ok = w.begin(ctx) {
+				err := run(ctx, records[at], fn)
+				w.finish(at, err, func(i int) string { return records[i].ID })
+			}
+		}()
+	}
 	select {
 	case <-all:
 	case <-ctx.Done():
@@ -84,42 +76,14 @@ func Process[T any](ctx context.Context, records []Record[T], opts Options, fn f
 		case <-time.After(grace(opts.Margin)):
 		}
 	}
-	return failures(records, states.take())
+	return failures(records, w.take())
 }
 
 // grace is the part of the margin that functions may use to return after their context has ended.
 func grace(margin time.Duration) time.Duration { return margin / 2 }
 
-func acquire(ctx context.Context, slots chan<- struct{}) bool {
-	if ctx.Err() != nil { // select chooses at random when both are ready
-		return false
-	}
-	select {
-	case slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func run[T any](ctx context.Context, r Record[T], fn func(context.Context, Record[T]) error) error {
 	return task.Guard(func() error { return fn(ctx, r) })
-}
-
-// grouped gives the positions of each group's records, in the batch's order.
-func grouped[T any](records []Record[T]) [][]int {
-	var groups [][]int
-	at := map[string]int{}
-	for i, r := range records {
-		g, known := at[r.Group]
-		if r.Group == "" || !known {
-			g = len(groups)
-			at[r.Group] = g
-			groups = append(groups, nil)
-		}
-		groups[g] = append(groups[g], i)
-	}
-	return groups
 }
 
 func failures[T any](records []Record[T], states []state) []Failure {
@@ -133,38 +97,4 @@ func failures[T any](records []Record[T], states []state) []Failure {
 		}
 	}
 	return failed
-}
-
-// states is what is known of each record; once taken, nothing changes it any more.
-type states struct {
-	mu    sync.Mutex
-	list  []state
-	taken bool
-}
-
-type state struct {
-	done bool
-	err  error
-}
-
-func newStates(n int) *states { return &states{list: make([]state, n)} }
-
-func (s *states) finish(i int, err error) { s.finishAll([]int{i}, err) }
-
-func (s *states) finishAll(at []int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.taken {
-		return
-	}
-	for _, i := range at {
-		s.list[i] = state{done: true, err: err}
-	}
-}
-
-func (s *states) take() []state {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken = true
-	return s.list
 }

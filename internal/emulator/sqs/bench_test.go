@@ -14,6 +14,7 @@ import (
 func BenchmarkSendMessage(b *testing.B) {
 	for _, durable := range []bool{false, true} {
 		b.Run("durable="+strconv.FormatBool(durable), func(b *testing.B) {
+			b.ReportAllocs()
 			opts := sqs.Options{}
 			if durable {
 				opts.Dir = b.TempDir()

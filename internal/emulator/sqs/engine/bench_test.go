@@ -14,6 +14,7 @@ func BenchmarkSendReceiveDelete(b *testing.B) {
 	for _, backlog := range []int{0, 1_000, 100_000} {
 		for _, name := range []string{"standard", "ordered.fifo"} {
 			b.Run(fmt.Sprintf("%s/backlog=%d", name, backlog), func(b *testing.B) {
+				b.ReportAllocs()
 				e := open(b, engine.Options{InFlightLimit: 1 << 30})
 				create(b, e, name)
 				for i := range backlog {
@@ -39,6 +40,7 @@ func BenchmarkSendReceiveDelete(b *testing.B) {
 func BenchmarkSend(b *testing.B) {
 	for _, durable := range []bool{false, true} {
 		b.Run("durable="+strconv.FormatBool(durable), func(b *testing.B) {
+			b.ReportAllocs()
 			opts := engine.Options{}
 			if durable {
 				opts.Dir = b.TempDir()
