@@ -20,7 +20,8 @@ const (
 	// waitReserve is left of the request's time when a wait ends, for the last look.
 	waitReserve = 2 * time.Second
 
-	firstPause   = 200 * time.Millisecond
+	// A quick task is seen to end soon after it has; pauses that double make up for it in a long wait.
+	firstPause   = 25 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
@@ -51,7 +52,7 @@ func (a *api) await(ctx context.Context, id task.ID, wait time.Duration) (checkp
 		until = deadline.Add(-waitReserve)
 	}
 	pauses := backoff.ExponentialBackOff{
-		InitialInterval: firstPause, Multiplier: 1.5, RandomizationFactor: 0.2, MaxInterval: longestPause,
+		InitialInterval: firstPause, Multiplier: 2, RandomizationFactor: 0.2, MaxInterval: longestPause,
 	}
 	pauses.Reset()
 	for {
