@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentworker/internal/telemetry"
-	"agentworker/internal/topology"
 )
 
 // alarm is what matters of one: on what, when, and what it sets off.
@@ -129,12 +128,18 @@ func TestAlarmsAreHeadingsInTheReadme(t *testing.T) {
 	}
 }
 
-// Each heading says something to do.
+// Each heading answers the five questions of whoever was woken by it.
 func TestAlarmHeadingsSayWhatToDo(t *testing.T) {
 	for _, part := range strings.Split(section(t, "Alarms"), "\n### ")[1:] {
 		heading, body, _ := strings.Cut(part, "\n")
-		if words := len(strings.Fields(body)); words < 25 && heading != topology.Default().Ordered.DeadLetterAlarmName() {
-			t.Errorf("%s: %d words, which is too little to help anybody at night", heading, words)
+		answers := strings.Split(body, "\n- **")[1:]
+		for i, question := range []string{"Means**: ", "Look first at** ", "Shows it**: ", "Mends it**: ", "Do nothing** "} {
+			if i >= len(answers) || !strings.HasPrefix(answers[i], question) || len(strings.Fields(answers[i])) < 8 {
+				t.Errorf("%s does not answer %q at its place", heading, question)
+			}
+		}
+		if len(answers) != 5 || !strings.Contains(body, "`a") {
+			t.Errorf("%s has %d answers, want 5, with a command among them", heading, len(answers))
 		}
 	}
 }
