@@ -31,7 +31,12 @@ type EraseAPI interface {
 // thread.
 const IdempotencyKeyLife = keyRetention
 
-// ErrUnfinished says that a task of the thread is queued, running or retrying.
+// Settling is for how long after its failure a task's message may still be on its way into the dead-letter queue: with its record gone
+// it would run as a new one. Usually that is seconds; it is longer when each of four more deliveries has to wait for the visibility
+// timeout.
+const Settling = 30 * time.Minute
+
+// ErrUnfinished says that a task of the thread is queued, running or retrying, or that it has failed within [Settling].
 var ErrUnfinished = errors.New("the thread has a task that has not ended")
 
 // Holdings is what the table holds about a thread, also of what has expired and is not deleted yet, in items.
@@ -42,7 +47,7 @@ type Holdings struct {
 	Results     int `json:"results"`
 	Tickets     int `json:"tickets"` // 1 for the thread of a ticket that has a state
 
-	Unfinished []task.ID `json:"unfinished"` // tasks that are queued, running or retrying
+	Unfinished []task.ID `json:"unfinished"` // tasks that are queued, running or retrying, or have failed within [Settling]
 	Failed     int       `json:"failed"`     // tasks whose message may lie in a dead-letter queue
 }
 
@@ -53,10 +58,16 @@ func (h Holdings) Items() int { return h.Checkpoints + h.DataParts + h.Tasks + h
 type Eraser struct {
 	api   EraseAPI
 	table string
+	now   func() time.Time
 }
 
-// NewEraser makes an eraser over an existing table.
-func NewEraser(api EraseAPI, table string) *Eraser { return &Eraser{api, table} }
+// NewEraser makes an eraser over an existing table. Of the options it takes the clock.
+func NewEraser(api EraseAPI, table string, opts Options) *Eraser {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Eraser{api, table, opts.Now}
+}
 
 // Look counts what [Eraser.Forget] would delete.
 func (e *Eraser) Look(ctx context.Context, thread string) (Holdings, error) {
@@ -134,7 +145,7 @@ func (e *Eraser) list(ctx context.Context, thread string) (l listing, err error)
 			return l, fmt.Errorf("list the items of thread %s: %w", thread, err)
 		}
 		for _, it := range page.Items {
-			if err := l.add(it); err != nil {
+			if err := l.add(it, e.now()); err != nil {
 				return l, fmt.Errorf("list the items of thread %s: %w", thread, err)
 			}
 		}
@@ -145,12 +156,13 @@ func (e *Eraser) list(ctx context.Context, thread string) (l listing, err error)
 	return l, err
 }
 
-func (l *listing) add(it item) error {
+func (l *listing) add(it item, now time.Time) error {
 	var at struct {
-		PK     string `dynamodbav:"pk"`
-		SK     string `dynamodbav:"sk"`
-		Status string `dynamodbav:"status"`
-		TaskID string `dynamodbav:"task_id"`
+		PK        string `dynamodbav:"pk"`
+		SK        string `dynamodbav:"sk"`
+		Status    string `dynamodbav:"status"`
+		TaskID    string `dynamodbav:"task_id"`
+		UpdatedAt string `dynamodbav:"updated_at"`
 	}
 	if err := attributevalue.UnmarshalMap(it, &at); err != nil {
 		return err
@@ -166,11 +178,11 @@ func (l *listing) add(it item) error {
 	case strings.HasPrefix(at.SK, historyPrefix):
 		l.records = append(l.records, unchanged{k, "updated_at", it["updated_at"]})
 		l.Tasks++
-		switch Status(at.Status) {
-		case Succeeded:
-		case Failed:
+		failed := Status(at.Status) == Failed
+		if failed {
 			l.Failed++
-		default:
+		}
+		if Status(at.Status) != Succeeded && (!failed || now.Sub(unstamp(at.UpdatedAt)) < Settling) {
 			l.Unfinished = append(l.Unfinished, task.ID(at.TaskID))
 		}
 	case at.SK == resultKey:

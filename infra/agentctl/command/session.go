@@ -45,7 +45,7 @@ type Session struct {
 	Stage, Region string
 	Local, JSON   bool
 
-	began bool // a command is running: from here on no error is one of usage, unless it says so
+	began  bool // a command is running: from here on no error is one of usage, unless it says so
 	found  *deployment.Deployment
 	client *api.Client
 }

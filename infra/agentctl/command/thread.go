@@ -95,7 +95,7 @@ func (s *Session) thread(ctx context.Context, thread string) (*checkpoint.Store,
 		return nil, nil, err
 	}
 	client := dynamodb.NewFromConfig(d.AWS)
-	return checkpoint.New(client, d.Table, checkpoint.Options{}), checkpoint.NewEraser(client, d.Table), nil
+	return checkpoint.New(client, d.Table, checkpoint.Options{}), checkpoint.NewEraser(client, d.Table, checkpoint.Options{}), nil
 }
 
 // checkpointsPerRead is as many as one answer of the table can hold if their data is some 20 KB.

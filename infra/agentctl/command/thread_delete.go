@@ -20,7 +20,8 @@ func newThreadDelete(s *Session) *cobra.Command {
 		Long: `delete removes a thread's tasks with their attempts, its checkpoints, its result and, when it is a ticket's thread (ticket-<id>), the
 ticket. It says what will go and asks first. Killed in between, it is done by running it again; a thread that is not there is fine.
 
-It refuses while a task of the thread is queued, running or retrying; --force does not. It says what it cannot delete, and
+It refuses while a task of the thread is queued, running or retrying, and for half an hour after one has failed, since its
+message may still be on its way into the dead-letter queue: with its record gone it would run as a new task. --force does not refuse. It says what it cannot delete, and
 how long that stays. It needs dynamodb:Query, GetItem, DeleteItem and BatchWriteItem on the table.`,
 		Example: `  agentctl thread delete th-1
   agentctl --json thread delete ticket-TK-1 --yes`,
@@ -28,7 +29,7 @@ how long that stays. It needs dynamodb:Query, GetItem, DeleteItem and BatchWrite
 		RunE: func(c *cobra.Command, args []string) error { return s.threadDelete(c.Context(), args[0], yes, force) },
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&force, "force", false, "also while a task has not ended: what it is at fails then, or begins anew")
+	c.Flags().BoolVar(&force, "force", false, "also while a task has not ended: it may begin anew, and write to the thread")
 	return c
 }
 
@@ -42,7 +43,8 @@ func (s *Session) threadDelete(ctx context.Context, thread string, yes, force bo
 		return err
 	}
 	if n := len(there.Unfinished); n > 0 && !force {
-		return Nof("nothing was deleted: %d tasks of the thread have not ended, such as %s: wait for them, or say --force", n, there.Unfinished[0])
+		return Nof("nothing was deleted: tasks of the thread have not ended, or have failed less than %.0f minutes ago and may be delivered once more "+
+			"(%d, such as %s): wait for them, or say --force", checkpoint.Settling.Minutes(), n, there.Unfinished[0])
 	}
 	if there.Items() > 0 && !yes {
 		s.Note("Of thread %s will be deleted for good: %s.", thread, holdings(there))
