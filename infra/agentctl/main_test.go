@@ -281,7 +281,10 @@ func TestDeletingIsAskedAbout(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"\n", 1, "nothing was deleted"}, {"n\n", 1, "nothing was deleted"}, {"", 1, "nothing was deleted"}, {"yesterday\n", 1, "nothing was deleted"},
+		{"\n", 1, "nothing was deleted"},
+		{"n\n", 1, "nothing was deleted"},
+		{"", 1, "nothing was deleted"},
+		{"yesterday\n", 1, "nothing was deleted"},
 		{"Yes\n", 0, "Deleted 4 items"},
 	} {
 		var out, problems bytes.Buffer

@@ -148,7 +148,7 @@ func joined(a, b jsontext.Value) (jsontext.Value, error) {
 		return a, nil
 	}
 	both := append(append(a[:len(a)-1:len(a)-1], ','), b[1:]...)
-	if !jsontext.Value(both).IsValid() {
+	if !both.IsValid() {
 		return nil, Usagef("the body of a task must not hold what a flag says: task, thread_id or ordered")
 	}
 	return both, nil

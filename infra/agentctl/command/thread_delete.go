@@ -88,8 +88,11 @@ func holdings(h checkpoint.Holdings) string {
 		n         int
 		one, many string
 	}{
-		{h.Tasks, "task", "tasks"}, {h.Checkpoints, "checkpoint", "checkpoints"}, {h.DataParts, "part of large data", "parts of large data"},
-		{h.Results, "result", "results"}, {h.Tickets, "ticket", "tickets"},
+		{h.Tasks, "task", "tasks"},
+		{h.Checkpoints, "checkpoint", "checkpoints"},
+		{h.DataParts, "part of large data", "parts of large data"},
+		{h.Results, "result", "results"},
+		{h.Tickets, "ticket", "tickets"},
 	} {
 		switch p.n {
 		case 0:

@@ -73,10 +73,9 @@ func Run(ctx context.Context, o Options, submit Submit, wait Wait) Report {
 			break
 		}
 		g.Go(func() error {
-			if ctx.Err() != nil { // while it waited for its turn
-				return nil
+			if ctx.Err() == nil { // still, after the wait for its turn
+				r.task(ctx, i, o.Timeout, submit, wait)
 			}
-			r.task(ctx, i, o.Timeout, submit, wait)
 			return nil
 		})
 	}

@@ -126,6 +126,9 @@ func TestFailuresAreCountedByReason(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(load.Report{}, "Seconds", "PerSecond", "Submit", "EndToEnd")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+		if got.Seconds > 121 {
+			t.Errorf("took %v s, want no more than two rounds of a minute", got.Seconds)
+		}
 		if got.EndToEnd.Count != 10 || got.Submit.Count != 30 {
 			t.Errorf("measured %d and %d, want 10 that have succeeded and 30 that were accepted", got.EndToEnd.Count, got.Submit.Count)
 		}
