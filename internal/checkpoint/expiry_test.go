@@ -9,7 +9,8 @@ import (
 	"agentworker/internal/task"
 )
 
-// Every read gives an item until the second in which it expires, and not from then on, whether or not the table has deleted it.
+// Every read gives an item until the second in which it expires, and not from then on, whether or not the table has
+// deleted it.
 func TestNoReadGivesWhatHasExpired(t *testing.T) {
 	t.Parallel()
 	const retention = 90 * 24 * time.Hour

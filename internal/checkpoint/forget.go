@@ -27,13 +27,13 @@ type EraseAPI interface {
 	BatchWriteItem(context.Context, *dynamodb.BatchWriteItemInput, ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error)
 }
 
-// IdempotencyKeyLife is how long an idempotency key is kept. It holds hashes and a task's id, and cannot be found from the
-// thread.
+// IdempotencyKeyLife is how long an idempotency key is kept. It holds hashes and a task's id, and cannot be found from
+// the thread.
 const IdempotencyKeyLife = keyRetention
 
-// Settling is for how long after its failure a task's message may still be on its way into the dead-letter queue: with its record gone
-// it would run as a new one. Usually that is seconds; it is longer when each of four more deliveries has to wait for the visibility
-// timeout.
+// Settling is for how long after its failure a task's message may still be on its way into the dead-letter queue: with
+// its record gone it would run as a new one. Usually that is seconds; it is longer when each of four more deliveries
+// has to wait for the visibility timeout.
 const Settling = 30 * time.Minute
 
 // ErrUnfinished says that a task of the thread is queued, running or retrying, or that it has failed within [Settling].
@@ -75,12 +75,14 @@ func (e *Eraser) Look(ctx context.Context, thread string) (Holdings, error) {
 	return l.Holdings, err
 }
 
-// Forget deletes everything about a thread: the tasks' records, checkpoints with their data, the result, and the ticket when the thread is a
-// ticket's. It returns what it has deleted, also when it fails; what it could not do, calling it again does.
+// Forget deletes everything about a thread: the tasks' records, checkpoints with their data, the result, and the ticket
+// when the thread is a ticket's. It returns what it has deleted, also when it fails; what it could not do, calling it
+// again does.
 //
-// Unless force is set it gives [ErrUnfinished] while a task has not ended. Nothing that comes to the thread in the meantime is
-// deleted: what is there at the beginning goes, and of that no record, result or ticket which has changed since.
-// deleted, if it is not nil, is told after every step how many items are gone; it is not called by two goroutines at once.
+// Unless force is set it gives [ErrUnfinished] while a task has not ended. Nothing that comes to the thread in the
+// meantime is deleted: what is there at the beginning goes, and of that no record, result or ticket which has changed
+// since. deleted, if it is not nil, is told after every step how many items are gone; it is not called by two
+// goroutines at once.
 func (e *Eraser) Forget(ctx context.Context, thread string, force bool, deleted func(items int)) (Holdings, error) {
 	l, err := e.list(ctx, thread)
 	if err != nil {
@@ -90,8 +92,9 @@ func (e *Eraser) Forget(ctx context.Context, thread string, force bool, deleted 
 		return Holdings{}, fmt.Errorf("task %s: %w", l.Unfinished[0], ErrUnfinished)
 	}
 	r := &removal{eraser: e, tell: deleted}
-	// Records first: that one of them cannot go stops all. Checkpoints before the parts of their data, and lowest number first, so
-	// that whatever is left after a kill can be read, and a task that comes now takes none of the numbers that are being deleted.
+	// Records first: that one of them cannot go stops all. Checkpoints before the parts of their data, and lowest
+	// number first, so that whatever is left after a kill can be read, and a task that comes now takes none of the
+	// numbers that are being deleted.
 	err = r.each(ctx, l.records, force, &r.gone.Tasks)
 	if err == nil {
 		err = r.each(ctx, l.results, force, &r.gone.Results)

@@ -104,8 +104,8 @@ type Ticket struct {
 	Raw jsontext.Value `json:"-"`
 }
 
-// Ask queues a question: body is that of POST /agent/query. With a key the request can be repeated: it is sent again while the API cannot
-// be reached, and is the same task.
+// Ask queues a question: body is that of POST /agent/query. With a key the request can be repeated: it is sent again
+// while the API cannot be reached, and is the same task.
 func (c *Client) Ask(ctx context.Context, body jsontext.Value, key string) (Accepted, error) {
 	return c.submit(ctx, "/agent/query", body, key)
 }
@@ -125,7 +125,8 @@ func (c *Client) submit(ctx context.Context, path string, body jsontext.Value, k
 	return a, err
 }
 
-// Task asks how a task stands, and is answered when it has ended or after wait at the latest, in whole seconds up to [MaxWait].
+// Task asks how a task stands, and is answered when it has ended or after wait at the latest, in whole seconds up to
+// [MaxWait].
 func (c *Client) Task(ctx context.Context, id string, wait time.Duration) (t Task, err error) {
 	path := "/agent/tasks/" + url.PathEscape(id)
 	if seconds := int(min(wait, MaxWait) / time.Second); seconds > 0 {

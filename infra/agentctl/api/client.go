@@ -84,8 +84,8 @@ func New(d *deployment.Deployment, o Options) (*Client, error) {
 	return c, nil
 }
 
-// throughEmulator finds APIs of an AWS emulator that answers for all of them at one address: their hosts are names below it, which
-// no resolver knows.
+// throughEmulator finds APIs of an AWS emulator that answers for all of them at one address: their hosts are names
+// below it, which no resolver knows.
 func (c *Client) throughEmulator() {
 	emulator, err := url.Parse(aws.ToString(c.aws.BaseEndpoint))
 	if err != nil || emulator.Hostname() == "" || !strings.HasSuffix(c.base.Hostname(), "."+emulator.Hostname()) {
@@ -100,8 +100,8 @@ func (c *Client) throughEmulator() {
 // Close drops the idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// call sends a request, again while that may help and does no harm, and decodes the answer. raw is the answer as it came. Its
-// errors are a [Problem] for what the API refuses, and those of net/http.
+// call sends a request, again while that may help and does no harm, and decodes the answer. raw is the answer as it
+// came. Its errors are a [Problem] for what the API refuses, and those of net/http.
 func (c *Client) call(ctx context.Context, method, path string, body jsontext.Value, key string, answer any) (raw jsontext.Value, err error) {
 	tries := c.tries
 	if method != http.MethodGet && key == "" {

@@ -20,8 +20,8 @@ const (
 	exitInterrupted = 130 // as a shell has it for SIGINT
 )
 
-// ErrNo says that the command has done its work and that the answer is no: a task that failed, something wrong that was found. The
-// answer tells why; nothing more is written. Wrapped in an error with a text, the text is written.
+// ErrNo says that the command has done its work and that the answer is no: a task that failed, something wrong that was
+// found. The answer tells why; nothing more is written. Wrapped in an error with a text, the text is written.
 var ErrNo = errors.New("no")
 
 // UsageError is wrong usage that only the running command could notice.

@@ -21,7 +21,8 @@ func newHistory(s *Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history THREAD",
 		Short: "Show every task of a thread with its attempts, oldest first",
-		Long:  `history shows all tasks of a thread, page by page as they come; with --json one document of them.`,
+		Long: `history shows all tasks of a thread, page by page as they come; with --json one document of
+them.`,
 		Example: `  agentctl history th-1
   agentctl history ticket-TK-1 --limit 10
   agentctl --json history th-1 | jq '.tasks[] | select(.status=="failed") | .error'`,

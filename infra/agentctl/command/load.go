@@ -29,12 +29,14 @@ func newLoad(s *Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "load",
 		Short: "Send many tasks, and measure how fast they are taken and done, and what fails",
-		Long: `load submits tasks and waits for their ends, a number of them at a time, and then reports latencies, throughput and failures by reason.
-Ctrl-C ends it early and reports what was done so far. Exit code 1: something failed.
+		Long: `load submits tasks and waits for their ends, a number of them at a time, and then reports
+latencies, throughput and failures by reason. Ctrl-C ends it early and reports what was done so
+far. Exit code 1: something failed.
 
-It asks questions, each in a thread of its own, unless told otherwise. Submit latencies are measured here. Latencies from end to end are those that
-the tasks' records show: from the submission to the last change. Every task that is waited for keeps one request to the API open: on AWS that is one invocation
-of the submit function.`,
+It asks questions, each in a thread of its own, unless told otherwise. Submit latencies are
+measured here. Latencies from end to end are those that the tasks' records show: from the
+submission to the last change. Every task that is waited for keeps one request to the API open:
+on AWS that is one invocation of the submit function.`,
 		Example: `  agentctl --local load -n 1000 -c 20
   agentctl load -n 200 --threads 10
   agentctl --json load --task agent_run --body '{"question":"Close TK-2."}' | jq .end_to_end`,

@@ -7,7 +7,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// bar shows a person how far something has come, on Session.Err; without a terminal there it shows nothing. Exit it when it is done.
+// bar shows a person how far something has come, on Session.Err; without a terminal there it shows nothing. Exit it
+// when it is done.
 func (s *Session) bar(most int, unit string) *progressbar.ProgressBar {
 	w := s.Err
 	if !s.ErrTerminal {

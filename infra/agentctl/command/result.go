@@ -10,7 +10,8 @@ func newResult(s *Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "result THREAD",
 		Short: "Show a thread's newest result",
-		Long:  `result shows the newest result of a thread: an answer as text with its sources, any other result as JSON. Exit code 1: there is none yet.`,
+		Long: `result shows the newest result of a thread: an answer as text with its sources, any other result
+as JSON. Exit code 1: there is none yet.`,
 		Example: `  agentctl result th-1
   agentctl --json result th-1 | jq -r .answer`,
 		Args: cobra.ExactArgs(1),

@@ -1,9 +1,9 @@
 // Package command is agentctl's commands, one file each.
 //
-// A command is a function that takes the [Session] and returns a *cobra.Command; [newRoot] lists them. It asks the session
-// for the deployment when it needs one, writes its answer by [Session.Print] or to Session.Out, everything that is not the
-// answer to Session.Err, and returns [ErrNo] when the answer is "no", or an error. What errors mean for the exit code is in
-// one place, exit.go.
+// A command is a function that takes the [Session] and returns a *cobra.Command; [newRoot] lists them. It asks the
+// session for the deployment when it needs one, writes its answer by [Session.Print] or to Session.Out, everything that
+// is not the answer to Session.Err, and returns [ErrNo] when the answer is "no", or an error. What errors mean for the
+// exit code is in one place, exit.go.
 package command
 
 import (
@@ -20,8 +20,8 @@ import (
 
 const aboutRoot = `agentctl asks, watches and mends a running agentworker.
 
-It finds the stack by its name, agentworker-<stage>, with the AWS credentials of your environment; with --local it finds
-the chain that make run has started on this machine.
+It finds the stack by its name, agentworker-<stage>, with the AWS credentials of your
+environment; with --local it finds the chain that make run has started on this machine.
 
 Exit codes:
   0    fine
@@ -30,8 +30,9 @@ Exit codes:
   3    the stack could not be found or reached, or could not do it
   130  interrupted
 
-Environment: AWS_PROFILE, AWS_REGION and all other variables of the AWS SDK, AWS_ENDPOINT_URL too; STAGE; AGENTWORKER_TOKEN, a
-bearer token for an API that was deployed with auth=jwt; NO_COLOR.`
+Environment: AWS_PROFILE, AWS_REGION and all other variables of the AWS SDK, AWS_ENDPOINT_URL
+too; STAGE; AGENTWORKER_TOKEN, a bearer token for an API that was deployed with auth=jwt;
+NO_COLOR.`
 
 const rootExamples = `  agentctl --local submit "What is a dead-letter queue?" --wait
   agentctl --stage prod --region eu-west-1 history th-1
@@ -88,7 +89,8 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
 }
 
-// Main runs agentctl with the arguments and returns its exit code. What the context's end interrupts ends in good order.
+// Main runs agentctl with the arguments and returns its exit code. What the context's end interrupts ends in good
+// order.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	s := &Session{Streams: streams}
 	defer s.close()

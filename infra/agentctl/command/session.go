@@ -22,7 +22,8 @@ type Streams struct {
 	In  io.Reader
 	Out io.Writer // the answer
 	Err io.Writer // everything else: problems, progress, questions
-	// InTerminal, OutTerminal and ErrTerminal say that a person is there. Without one nothing is asked, coloured or animated.
+	// InTerminal, OutTerminal and ErrTerminal say that a person is there. Without one nothing is asked, coloured or
+	// animated.
 	InTerminal, OutTerminal, ErrTerminal bool
 	// NoColour takes the colours away on a terminal too.
 	NoColour bool
@@ -38,8 +39,8 @@ func Standard() Streams {
 	}
 }
 
-// Session is one call of agentctl: what its flags say, and the deployment once it has been looked for. It is not safe for
-// concurrent use.
+// Session is one call of agentctl: what its flags say, and the deployment once it has been looked for. It is not safe
+// for concurrent use.
 type Session struct {
 	Streams
 	Stage, Region string
@@ -75,8 +76,8 @@ func (s *Session) API(ctx context.Context) (*api.Client, error) {
 	return s.client, err
 }
 
-// tokenVariable holds a bearer token, for an API that was deployed to take those. It is no flag: others on the machine see a
-// program's arguments.
+// tokenVariable holds a bearer token, for an API that was deployed to take those. It is no flag: others on the machine
+// see a program's arguments.
 const tokenVariable = "AGENTWORKER_TOKEN"
 
 func token() string { return os.Getenv(tokenVariable) }

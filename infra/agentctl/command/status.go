@@ -18,8 +18,9 @@ func newStatus(s *Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status TASK_ID",
 		Short: "Show where a task stands, why it failed and when it is tried again",
-		Long: `status shows a task as it stands. Its exit code is 1 when the task has failed. With --watch it goes on until the task has ended, with
-a line for every change; with --json these are JSON documents, one a line.`,
+		Long: `status shows a task as it stands. Its exit code is 1 when the task has failed. With --watch it
+goes on until the task has ended, with a line for every change; with --json these are JSON
+documents, one a line.`,
 		Example: `  agentctl status th-1.01KB6Z6Y4ZJ5V1X9M0Q7E2S3AB
   agentctl status th-1.01KB6Z6Y4ZJ5V1X9M0Q7E2S3AB --watch`,
 		Args: cobra.ExactArgs(1),

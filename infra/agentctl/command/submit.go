@@ -26,10 +26,12 @@ func newSubmit(s *Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "submit [QUESTION | BODY]",
 		Short: "Queue a question, a change of a ticket, or a task of any type",
-		Long: `submit queues one task and says under which id. A question is the text of the argument. With --task the argument is the task's
-body, a JSON object with the type's own fields; "-" reads the argument from standard input.
+		Long: `submit queues one task and says under which id. A question is the text of the argument. With
+--task the argument is the task's body, a JSON object with the type's own fields; "-" reads the
+argument from standard input.
 
-It sends an Idempotency-Key of its own unless you give one, so that a request whose answer was lost is not queued twice.`,
+It sends an Idempotency-Key of its own unless you give one, so that a request whose answer was
+lost is not queued twice.`,
 		Example: `  agentctl submit "What is a dead-letter queue?"
   agentctl submit "And how do I empty it?" --thread th-1 --ordered --wait
   agentctl submit --ticket TK-1 --status closed

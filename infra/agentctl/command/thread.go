@@ -30,7 +30,8 @@ func newThreadShow(s *Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a thread's tasks and checkpoints, and how much the table holds of it",
-		Long:  `show reads the table itself, beside the API: it needs dynamodb:Query and dynamodb:GetItem on it. Exit code 1: there is no such thread.`,
+		Long: `show reads the table itself, beside the API: it needs dynamodb:Query and dynamodb:GetItem on it.
+Exit code 1: there is no such thread.`,
 		Example: `  agentctl thread show th-1
   agentctl --json thread show ticket-TK-1 | jq '.checkpoints[0]'`,
 		Args: cobra.ExactArgs(1),

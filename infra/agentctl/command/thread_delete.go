@@ -17,12 +17,15 @@ func newThreadDelete(s *Session) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete ID",
 		Short: "Delete everything that the table holds about a thread",
-		Long: `delete removes a thread's tasks with their attempts, its checkpoints, its result and, when it is a ticket's thread (ticket-<id>), the
-ticket. It says what will go and asks first. Killed in between, it is done by running it again; a thread that is not there is fine.
+		Long: `delete removes a thread's tasks with their attempts, its checkpoints, its result and, when it is
+a ticket's thread (ticket-<id>), the ticket. It says what will go and asks first. Killed in
+between, it is done by running it again; a thread that is not there is fine.
 
-It refuses while a task of the thread is queued, running or retrying, and for half an hour after one has failed, since its
-message may still be on its way into the dead-letter queue: with its record gone it would run as a new task. --force does not refuse. It says what it cannot delete, and
-how long that stays. It needs dynamodb:Query, GetItem, DeleteItem and BatchWriteItem on the table.`,
+It refuses while a task of the thread is queued, running or retrying, and for half an hour after
+one has failed, since its message may still be on its way into the dead-letter queue: with its
+record gone it would run as a new task. --force does not refuse. It says what it cannot delete,
+and how long that stays. It needs dynamodb:Query, GetItem, DeleteItem and BatchWriteItem on the
+table.`,
 		Example: `  agentctl thread delete th-1
   agentctl --json thread delete ticket-TK-1 --yes`,
 		Args: cobra.ExactArgs(1),

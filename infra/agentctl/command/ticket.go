@@ -11,7 +11,8 @@ func newTicket(s *Session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ticket ID",
 		Short: "Show a ticket's status and version",
-		Long:  `ticket shows a ticket as its last update has left it. Its updates are the tasks of the thread ticket-<id>: agentctl history ticket-<id>.`,
+		Long: `ticket shows a ticket as its last update has left it. Its updates are the tasks of the thread
+ticket-<id>: agentctl history ticket-<id>.`,
 		Example: `  agentctl ticket TK-1
   agentctl submit --ticket TK-1 --status closed --wait && agentctl ticket TK-1`,
 		Args: cobra.ExactArgs(1),

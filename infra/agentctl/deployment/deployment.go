@@ -1,4 +1,5 @@
-// Package deployment finds a running stack, on AWS or on this machine, by its outputs: nobody has to copy a queue's URL.
+// Package deployment finds a running stack, on AWS or on this machine, by its outputs: nobody has to copy a queue's
+// URL.
 package deployment
 
 import (
@@ -58,8 +59,8 @@ type Deployment struct {
 // answerTimeout bounds the wait for an answer of AWS to begin. It is longer than the longest poll of a queue.
 const answerTimeout = 30 * time.Second
 
-// Find asks CloudFormation for the stack. Its error is an [UnreachableError] when nobody can be asked, or when there is no such
-// stack.
+// Find asks CloudFormation for the stack. Its error is an [UnreachableError] when nobody can be asked, or when there is
+// no such stack.
 func Find(ctx context.Context, o Options) (*Deployment, error) {
 	d := &Deployment{Name: topology.StackName(cmp.Or(o.Stage, DefaultStage)), Local: o.Local}
 	if o.Local {
@@ -97,8 +98,8 @@ func configuration(ctx context.Context, o Options) (aws.Config, error) {
 	return cfg, nil
 }
 
-// local takes no notice of the profiles of whoever runs it: nothing of it may lead to a real account. The SDK's variables
-// for the endpoints of single services count, as they do for the chain itself.
+// local takes no notice of the profiles of whoever runs it: nothing of it may lead to a real account. The SDK's
+// variables for the endpoints of single services count, as they do for the chain itself.
 func local(o Options) (aws.Config, error) {
 	environment, err := config.NewEnvConfig()
 	if err != nil {

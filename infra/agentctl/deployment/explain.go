@@ -31,7 +31,8 @@ func unreachable(cause error, format string, args ...any) error {
 const logIn = "log in again (aws sso login), or set AWS_PROFILE or the AWS_ACCESS_KEY_ID family"
 
 // Explain makes a sentence of what stands between a caller and AWS, or the local chain: no connection, no or expired
-// credentials, a missing permission. Any other error is returned as it is. Errors of all AWS clients can be given to it.
+// credentials, a missing permission. Any other error is returned as it is. Errors of all AWS clients can be given to
+// it.
 func (d *Deployment) Explain(err error) error {
 	var known *UnreachableError
 	if err == nil || errors.As(err, &known) {

@@ -28,7 +28,8 @@ type Submit func(ctx context.Context, i int) (id string, err error)
 // Wait gives a task when it has ended, or as it stands after the time at the latest.
 type Wait func(ctx context.Context, id string, most time.Duration) (api.Task, error)
 
-// Latency is in milliseconds; all zero when nothing was measured. A percentile is the smallest value that is not below that part of them.
+// Latency is in milliseconds; all zero when nothing was measured. A percentile is the smallest value that is not below
+// that part of them.
 type Latency struct {
 	Count int     `json:"count"`
 	P50   float64 `json:"p50_ms"`

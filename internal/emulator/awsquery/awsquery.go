@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxForm is the largest request that is read, in bytes. It leaves room for a message of SNS's largest size of which every
-// byte is percent-encoded.
+// MaxForm is the largest request that is read, in bytes. It leaves room for a message of SNS's largest size of which
+// every byte is percent-encoded.
 const MaxForm = 4 << 20
 
 // Error is what a caller sees; Code is the protocol's word, from which SDKs make their error types.

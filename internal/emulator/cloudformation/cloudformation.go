@@ -46,8 +46,8 @@ type Output struct{ Key, Value, Description string }
 // Resource is one part of a stack.
 type Resource struct {
 	LogicalID string // its name in the template
-	// PhysicalID is what CloudFormation's Ref gives of a resource of this type: a queue's URL, a topic's ARN, the name of
-	// a function, a table or an alarm, the UUID of an event source mapping.
+	// PhysicalID is what CloudFormation's Ref gives of a resource of this type: a queue's URL, a topic's ARN, the name
+	// of a function, a table or an alarm, the UUID of an event source mapping.
 	PhysicalID string
 	Type       string // such as AWS::SQS::Queue
 }
