@@ -132,6 +132,7 @@ destroy: check-go check-arch $(CDK_STAMP) ## take the stack away again; table an
 .PHONY: rehearse
 rehearse: check-go $(CDK_STAMP) $(MINISTACK_STAMP) ## deploy into a local AWS and drive what was deployed
 	@go build -buildvcs=false -o build/local/rehearse ./infra/rehearse
+	@$(GO_BUILD) -o build/agentctl ./infra/agentctl
 	@exec build/local/rehearse
 
 .PHONY: invoke

@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"agentworker/internal/topology"
 )
 
 // Stack is the whole system on AWS.
@@ -25,7 +27,7 @@ type Stack struct {
 }
 
 // StackName is the stack's name.
-func (s Settings) StackName() string { return "agentworker-" + s.Stage }
+func (s Settings) StackName() string { return topology.StackName(s.Stage) }
 
 // NewStack is the list of parts.
 func NewStack(scope constructs.Construct, s Settings) *Stack {
@@ -63,16 +65,16 @@ func (s *Stack) outputs(settings Settings) {
 		awscdk.NewCfnOutput(s.CDK, &name, &awscdk.CfnOutputProps{Description: &description, Value: &value})
 	}
 	api := *s.Submit.API.ApiEndpoint()
-	out("ApiUrl", "The HTTP API", api)
+	out(topology.OutputAPIURL, "The HTTP API", api)
 	out("AskCommand", "Ask a question", fmt.Sprintf(
 		`curl %s'%s/agent/query' -H 'Content-Type: application/json' -d '{"question":"What is a dead-letter queue?"}'`,
 		s.credentials(settings.Auth), api))
-	out("TableName", "Threads, tasks and tickets", *s.Table.TableName())
-	out("TopicArn", "Subscribe to be told of dead letters and alarms", *s.Topic.TopicArn())
-	out("QueueUrl", "The queue of independent tasks", *s.Tasks.Queue.QueueUrl())
-	out("OrderedQueueUrl", "The queue of ordered tasks", *s.Ordered.Queue.QueueUrl())
-	out("DeadLetterQueueUrl", "Where independent tasks end that failed", *s.Tasks.DeadLetter.QueueUrl())
-	out("OrderedDeadLetterQueueUrl", "Where ordered tasks end that failed", *s.Ordered.DeadLetter.QueueUrl())
+	out(topology.OutputTableName, "Threads, tasks and tickets", *s.Table.TableName())
+	out(topology.OutputTopicARN, "Subscribe to be told of dead letters and alarms", *s.Topic.TopicArn())
+	out(topology.OutputQueueURL, "The queue of independent tasks", *s.Tasks.Queue.QueueUrl())
+	out(topology.OutputOrderedQueueURL, "The queue of ordered tasks", *s.Ordered.Queue.QueueUrl())
+	out(topology.OutputDeadLetterURL, "Where independent tasks end that failed", *s.Tasks.DeadLetter.QueueUrl())
+	out(topology.OutputOrderedDeadLetterURL, "Where ordered tasks end that failed", *s.Ordered.DeadLetter.QueueUrl())
 	redrive := "aws sqs start-message-move-task --source-arn "
 	out("RedriveCommand", "Moves the dead letters back, once their cause is mended", redrive+*s.Tasks.DeadLetter.QueueArn())
 	out("OrderedRedriveCommand", "The same for ordered tasks", redrive+*s.Ordered.DeadLetter.QueueArn())
