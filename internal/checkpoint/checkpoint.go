@@ -49,6 +49,7 @@ type Record struct {
 	Error       *task.Failure
 	TraceID     string      // the X-Ray trace of the request that submitted it, or of its first message; "": unknown
 	MessageID   string      // of the newest message that carried the task
+	Redrives    []Redrive   // out of the dead-letter queue, message by message, oldest first
 	ResultN     uint64      // checkpoint that holds the result; 0: no result yet
 	Tokens      task.Tokens // used by the committed steps
 	Lease       Lease

@@ -112,7 +112,8 @@ func (r Record) knows(messageID string) bool {
 			return true
 		}
 	}
-	return false
+	_, redriven := r.RedriveOf(messageID)
+	return redriven
 }
 
 // Tries counts the attempts that were made under the record's current message: a redrive out of the

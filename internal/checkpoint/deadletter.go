@@ -34,12 +34,35 @@ func (s *Store) DeadLettered(ctx context.Context, d DeadLetter) (Record, error) 
 			return s.buryUnknown(ctx, d)
 		case err != nil:
 			return Record{}, backoff.Permanent(err)
-		case rec.Status == Succeeded, rec.Live(s.now()), rec.Status == Failed && rec.knows(d.MessageID),
-			rec.MessageID != d.MessageID && rec.knows(d.MessageID):
+		case rec.stays(d, s.now()):
 			return rec, nil
 		}
 		return s.bury(ctx, d, rec)
 	}, jittered()...)
+}
+
+// AsDeadLettered gives the record as [Store.DeadLettered] would leave it, and changes nothing.
+func (s *Store) AsDeadLettered(ctx context.Context, d DeadLetter) (Record, error) {
+	rec, err := s.Record(ctx, d.ID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Record{
+			TaskID: d.ID, Task: d.Task, Status: Failed, Error: &d.Reason, MessageID: d.MessageID, SubmittedAt: d.SentAt,
+		}, nil
+	case err != nil:
+		return Record{}, err
+	case rec.stays(d, s.now()):
+		return rec, nil
+	}
+	reason := rec.whyDead(d)
+	rec.Status, rec.Error, rec.MessageID, rec.NextRetryAt = Failed, &reason, d.MessageID, time.Time{}
+	return rec, nil
+}
+
+// stays reports whether the dead letter tells nothing that the record does not say.
+func (r Record) stays(d DeadLetter, now time.Time) bool {
+	return r.Status == Succeeded || r.Live(now) || r.Status == Failed && r.knows(d.MessageID) ||
+		r.MessageID != d.MessageID && r.knows(d.MessageID)
 }
 
 // bury marks a task as failed, unless it has changed since it was read: then the error says to look again.

@@ -37,6 +37,7 @@ type recordItem struct {
 	Error       *failureItem  `dynamodbav:"error,omitempty"`
 	TraceID     string        `dynamodbav:"trace_id,omitempty"`
 	MessageID   string        `dynamodbav:"message_id,omitempty"`
+	Redrives    []redriveItem `dynamodbav:"redrives,omitempty"`
 	ResultN     uint64        `dynamodbav:"result_n,omitempty"`
 	TokensIn    int64         `dynamodbav:"tokens_in,omitempty"`
 	TokensOut   int64         `dynamodbav:"tokens_out,omitempty"`
@@ -60,6 +61,14 @@ type attemptItem struct {
 type stepItem struct {
 	Name string `dynamodbav:"name"`
 	N    uint64 `dynamodbav:"n"`
+}
+
+type redriveItem struct {
+	MessageID string `dynamodbav:"message_id"`
+	Code      string `dynamodbav:"code"`
+	At        string `dynamodbav:"at"`
+	Fence     int64  `dynamodbav:"fence"`
+	To        string `dynamodbav:"to,omitempty"`
 }
 
 type failureItem struct {
@@ -146,6 +155,11 @@ func record(it item) (Record, error) {
 	for _, a := range r.Attempts {
 		rec.Attempts = append(rec.Attempts, Attempt{
 			StartedAt: unstamp(a.StartedAt), EndedAt: unstamp(a.EndedAt), MessageID: a.MessageID, Step: a.Step, Error: failure(a.Error),
+		})
+	}
+	for _, d := range r.Redrives {
+		rec.Redrives = append(rec.Redrives, Redrive{
+			MessageID: d.MessageID, Code: d.Code, At: unstamp(d.At), Fence: d.Fence, To: d.To,
 		})
 	}
 	for _, st := range r.Steps {

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sns"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/dlq"
 	"agentworker/internal/task"
 	"agentworker/internal/telemetry"
 )
@@ -29,23 +29,13 @@ type Queue struct {
 	Alarm string
 }
 
-func (q Queue) name() string { return q.URL[strings.LastIndexByte(q.URL, '/')+1:] }
-func (q Queue) fifo() bool   { return strings.HasSuffix(q.URL, fifoSuffix) }
+func (q Queue) name() string { return dlq.Name(q.URL) }
 
 func (q Queue) alarm() string {
 	if q.Alarm != "" {
 		return q.Alarm
 	}
-	return strings.TrimSuffix(q.name(), fifoSuffix) + "-depth"
-}
-
-const fifoSuffix = ".fifo"
-
-// SQSAPI is what is called of the SQS client.
-type SQSAPI interface {
-	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
-	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
-	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+	return strings.TrimSuffix(q.name(), dlq.FIFOSuffix) + "-depth"
 }
 
 // Publisher is what is called of the SNS client.
@@ -55,8 +45,7 @@ type Publisher interface {
 
 // Store is what is called of [checkpoint.Store].
 type Store interface {
-	Record(ctx context.Context, id task.ID) (checkpoint.Record, error)
-	FindByMessage(ctx context.Context, thread, messageID string, from, to time.Time) (checkpoint.Record, error)
+	dlq.Records
 	DeadLettered(ctx context.Context, d checkpoint.DeadLetter) (checkpoint.Record, error)
 	ReserveKey(ctx context.Context, k checkpoint.Key) (existing checkpoint.Key, reserved bool, err error)
 	KeySent(ctx context.Context, hash, messageID string) error
@@ -72,7 +61,7 @@ type Config struct {
 	Sources  []string       // the URLs of the queues that feed the worker
 	Tasks    *task.Registry // to read the messages
 	Store    Store
-	SQS      SQSAPI
+	SQS      dlq.API
 	Topic    Publisher
 	TopicARN string
 	Metrics  *telemetry.Metrics // nil: none

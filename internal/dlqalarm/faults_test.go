@@ -10,13 +10,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/dlq"
 	"agentworker/internal/dlqalarm"
 	"agentworker/internal/task"
 )
 
 // impatient is an SQS that does not wait where there is nothing: the SDK leaves out a wait of 0, and the test's queues
 // have none of their own.
-type impatient struct{ dlqalarm.SQSAPI }
+type impatient struct{ dlq.API }
 
 func (i impatient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, o ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	if in.WaitTimeSeconds == 0 {
@@ -24,14 +25,14 @@ func (i impatient) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInp
 	}
 	short := *in
 	short.WaitTimeSeconds = 0
-	return i.SQSAPI.ReceiveMessage(ctx, &short, o...)
+	return i.API.ReceiveMessage(ctx, &short, o...)
 }
 
 var errThrottled = errors.New("throttled")
 
 // flaky is an SQS whose ReceiveMessage stops working.
 type flaky struct {
-	dlqalarm.SQSAPI
+	dlq.API
 	receives int // that work; for one queue only
 	err      error
 	onBreak  func()
@@ -44,16 +45,16 @@ func (f *flaky) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput,
 		}
 		return nil, f.err
 	}
-	return f.SQSAPI.ReceiveMessage(ctx, in, o...)
+	return f.API.ReceiveMessage(ctx, in, o...)
 }
 
 // clinging is an SQS that refuses to make the first message of each batch visible again.
-type clinging struct{ dlqalarm.SQSAPI }
+type clinging struct{ dlq.API }
 
 func (c clinging) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, o ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 	broken := in.Entries[0]
 	in.Entries = in.Entries[1:]
-	out, err := c.SQSAPI.ChangeMessageVisibilityBatch(ctx, in, o...)
+	out, err := c.API.ChangeMessageVisibilityBatch(ctx, in, o...)
 	if err == nil {
 		out.Failed = append(out.Failed, types.BatchResultErrorEntry{Id: broken.Id, Code: aws.String("ReceiptHandleIsInvalid")})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/dlq"
 	"agentworker/internal/dlqalarm"
 	"agentworker/internal/task"
 )
@@ -105,11 +106,11 @@ func TestTasksThatHaveNotFailedAreLeftAlone(t *testing.T) {
 					b.Fatalf("commit: %v", err)
 				}
 			},
-			dlqalarm.CodeSucceeded, checkpoint.Succeeded,
+			dlq.CodeSucceeded, checkpoint.Succeeded,
 		},
 		"a worker is at it": {
 			func(m task.Message, id string) { b.claim(m.ID, id, time.Hour) },
-			dlqalarm.CodeInProgress, checkpoint.Running,
+			dlq.CodeInProgress, checkpoint.Running,
 		},
 		"redriven meanwhile": {
 			func(m task.Message, id string) {
@@ -120,7 +121,7 @@ func TestTasksThatHaveNotFailedAreLeftAlone(t *testing.T) {
 					b.Fatalf("end: %v", err)
 				}
 			},
-			dlqalarm.CodeMovedOn, checkpoint.Retrying,
+			dlq.CodeMovedOn, checkpoint.Retrying,
 		},
 	}
 	want := map[task.ID]checkpoint.Record{}
@@ -310,7 +311,7 @@ func TestALookThatFailsHalfWayGivesEverythingBack(t *testing.T) {
 	for i := range 25 {
 		b.submit("echo", fmt.Sprint("th-", i))
 	}
-	b.config.SQS = &flaky{SQSAPI: b.config.SQS, receives: 2, err: errThrottled}
+	b.config.SQS = &flaky{API: b.config.SQS, receives: 2, err: errThrottled}
 	b.config.Queues = b.config.Queues[:1]
 	s, err := dlqalarm.New(b.config).Handle(t.Context(), []byte(alarm(queueName, "ALARM", "OK", moment)))
 	if !errors.Is(err, errThrottled) {
@@ -330,7 +331,7 @@ func TestACalledOffLookGivesEverythingBack(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	b.config.SQS = &flaky{SQSAPI: b.config.SQS, receives: 2, onBreak: cancel, err: context.Canceled}
+	b.config.SQS = &flaky{API: b.config.SQS, receives: 2, onBreak: cancel, err: context.Canceled}
 	b.config.Queues = b.config.Queues[:1]
 	if _, err := dlqalarm.New(b.config).Handle(ctx, []byte(sweep)); !errors.Is(err, context.Canceled) {
 		t.Errorf("error: got %v, want %v", err, context.Canceled)

@@ -68,7 +68,7 @@ func TestAReceiveThatHangsGivesEverythingBack(t *testing.T) {
 			q.put(fmt.Sprint("m-", i), `{}`)
 		}
 		h, _ := inMemory(t, q, new(memoryStore))
-		h.SQS = &flaky{SQSAPI: q, receives: 1, err: context.DeadlineExceeded, onBreak: func() { <-time.After(15 * time.Second) }}
+		h.SQS = &flaky{API: q, receives: 1, err: context.DeadlineExceeded, onBreak: func() { <-time.After(15 * time.Second) }}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		s, err := h.Handle(ctx, []byte(sweep))

@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/dlq"
 	"agentworker/internal/dlqalarm"
 	"agentworker/internal/emulator/dynamodb/dynamodbtest"
 	emulator "agentworker/internal/emulator/sqs"
@@ -300,7 +301,7 @@ func (o *output) String() string {
 }
 
 // counts is a group without what differs between runs.
-func counts(groups []dlqalarm.Group) []string {
+func counts(groups []dlq.Group) []string {
 	list := []string{}
 	for _, g := range groups {
 		list = append(list, strings.TrimSpace(fmt.Sprintf("%d %s %s", g.Count, g.Code, g.Task)))

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"agentworker/internal/dlq"
 	"agentworker/internal/task"
 )
 
@@ -107,12 +108,12 @@ func (q QueueSummary) write(b *strings.Builder, now time.Time) {
 			fmt.Fprintf(b, "... and %d more kinds\n\n", len(q.Groups)-mostGroups)
 			break
 		}
-		g.write(b, now)
+		writeGroup(b, g, now)
 	}
 	fmt.Fprintf(b, "What to do: see %q in the runbook. When the cause is mended, move the messages back with\n", line(q.Alarm, mostAlarm))
 	arn := cmp.Or(q.ARN, "<ARN of "+q.Name+">")
 	fmt.Fprintf(b, "  aws sqs start-message-move-task --source-arn %s\n", arn)
-	if slices.ContainsFunc(q.Groups, func(g Group) bool { return slices.Contains(unmendable(), g.Code) }) {
+	if slices.ContainsFunc(q.Groups, func(g dlq.Group) bool { return slices.Contains(unmendable(), g.Code) }) {
 		fmt.Fprintf(b, "Messages that are %s come back until the worker understands them.\n", strings.Join(unmendable(), ", "))
 	}
 	b.WriteString("\n")
@@ -123,7 +124,7 @@ func unmendable() []string {
 	return []string{task.CodeMalformed, task.CodeUnknownTask, task.CodeInvalidField}
 }
 
-func (g Group) write(b *strings.Builder, now time.Time) {
+func writeGroup(b *strings.Builder, g dlq.Group, now time.Time) {
 	fmt.Fprintf(b, "%d x %s, %s", g.Count, line(g.Code, mostCode), cmp.Or(g.Task, "no known task type"))
 	if !g.Oldest.IsZero() {
 		fmt.Fprintf(b, ", the oldest %s old (%s)", age(now.Sub(g.Oldest)), g.Oldest.UTC().Format(time.RFC3339))

@@ -160,9 +160,9 @@ func (l *look) marks() []mark {
 	var list []mark
 	for _, x := range l.letters {
 		if many {
-			list = append(list, newMark("many", x.taskType, x.code))
+			list = append(list, newMark("many", x.Type, x.Code))
 		} else {
-			list = append(list, newMark(x.messageID, x.code))
+			list = append(list, newMark(x.MessageID, x.Code))
 		}
 	}
 	if many && len(l.letters) > 0 {

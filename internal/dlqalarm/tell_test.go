@@ -162,7 +162,7 @@ func TestALookThatFailsHalfWayIsNoNews(t *testing.T) {
 	}
 	b.config.Queues = b.config.Queues[:1]
 	b.handle(sweep)
-	b.config.SQS = &flaky{SQSAPI: b.config.SQS, receives: 1, err: errThrottled}
+	b.config.SQS = &flaky{API: b.config.SQS, receives: 1, err: errThrottled}
 	if s, err := dlqalarm.New(b.config).Handle(t.Context(), []byte(sweep)); !errors.Is(err, errThrottled) || s.Published {
 		t.Errorf("got published %v, error %v; want false, %v", s.Published, err, errThrottled)
 	}
