@@ -1,0 +1,129 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"agentworker/internal/dlq"
+)
+
+// MaxMoveRate is the most messages a second that a move task takes.
+// Source: Amazon SQS API Reference, "StartMessageMoveTask".
+const MaxMoveRate = 500
+
+// Move says how far SQS has come with moving a whole queue.
+type Move struct {
+	Queue string `json:"queue"`
+	// Status is RUNNING, COMPLETED, CANCELLING, CANCELLED or FAILED.
+	Status  string `json:"status"`
+	Moved   int64  `json:"moved"`
+	ToMove  int64  `json:"to_move"` // counted at the start
+	Problem string `json:"problem,omitzero"`
+	// Joined says that the task was already running: this program did not start it.
+	Joined bool `json:"joined,omitzero"`
+}
+
+const (
+	statusRunning    = "RUNNING"
+	statusCancelling = "CANCELLING"
+	statusCancelled  = "CANCELLED"
+	statusFailed     = "FAILED"
+)
+
+// MoveAll has SQS move everything back to the tasks' queue, and waits until that is done. A task that is already running is
+// joined. When the context ends it cancels the task; what has been moved until then stays moved. rate is messages a
+// second, up to [MaxMoveRate]; zero: as SQS sees fit.
+//
+// The messages get new ids: to the worker they are new, and their tasks run again. progress, if not nil, is told of each look.
+func (q *Queue) MoveAll(ctx context.Context, rate int, progress func(Move)) (Move, error) {
+	from, err := dlq.ReadDepth(ctx, q.SQS, q.DeadLetterURL)
+	if err != nil {
+		return Move{}, err
+	}
+	to, err := dlq.ReadDepth(ctx, q.SQS, q.URL)
+	if err != nil {
+		return Move{}, err
+	}
+	in := &sqs.StartMessageMoveTaskInput{SourceArn: &from.ARN, DestinationArn: &to.ARN}
+	if rate > 0 {
+		in.MaxNumberOfMessagesPerSecond = aws.Int32(int32(rate)) //nolint:gosec // at most MaxMoveRate
+	}
+	started, joined := "", false
+	if out, err := q.SQS.StartMessageMoveTask(ctx, in); err == nil {
+		started = aws.ToString(out.TaskHandle)
+	} else if joined = strings.Contains(err.Error(), "already a task running"); !joined {
+		return Move{}, fmt.Errorf("start to move %s: %w", q.Name(), err)
+	}
+	for {
+		m, handle, err := q.look(ctx, from.ARN)
+		if ctx.Err() != nil {
+			return q.cancel(ctx, from.ARN, first(handle, started), joined)
+		}
+		if err != nil {
+			return m, err
+		}
+		m.Joined = joined
+		if progress != nil {
+			progress(m)
+		}
+		switch m.Status {
+		case statusRunning, statusCancelling:
+		case statusFailed:
+			return m, fmt.Errorf("move %s: %s", q.Name(), m.Problem)
+		default:
+			return m, nil
+		}
+		started = first(handle, started)
+		if q.pause(ctx) != nil {
+			return q.cancel(ctx, from.ARN, started, joined)
+		}
+	}
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// look asks for the newest task of the dead-letter queue; its handle is known only while it runs.
+func (q *Queue) look(ctx context.Context, arn string) (Move, string, error) {
+	m := Move{Queue: q.Name()}
+	out, err := q.SQS.ListMessageMoveTasks(ctx, &sqs.ListMessageMoveTasksInput{SourceArn: &arn, MaxResults: aws.Int32(1)})
+	if err != nil {
+		return m, "", fmt.Errorf("look at the move of %s: %w", q.Name(), err)
+	}
+	if len(out.Results) == 0 {
+		return m, "", fmt.Errorf("look at the move of %s: SQS knows of none", q.Name())
+	}
+	t := out.Results[0]
+	m.Status, m.Moved, m.ToMove = aws.ToString(t.Status), t.ApproximateNumberOfMessagesMoved, aws.ToInt64(t.ApproximateNumberOfMessagesToMove)
+	m.Problem = aws.ToString(t.FailureReason)
+	return m, aws.ToString(t.TaskHandle), nil
+}
+
+func (q *Queue) cancel(ctx context.Context, arn, handle string, joined bool) (Move, error) {
+	why := ctx.Err()
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+	defer stop()
+	out, err := q.SQS.CancelMessageMoveTask(ctx, &sqs.CancelMessageMoveTaskInput{TaskHandle: &handle})
+	m, _, lookErr := q.look(ctx, arn)
+	m.Joined = joined
+	var ended *types.ResourceNotFoundException
+	switch {
+	case err == nil:
+		m.Status = statusCancelled
+		m.Moved = max(m.Moved, out.ApproximateNumberOfMessagesMoved)
+		return m, why
+	case errors.As(err, &ended) || m.Status != statusRunning:
+		return m, errors.Join(why, lookErr) // it ended by itself just then
+	}
+	return m, fmt.Errorf("the move of %s could not be cancelled and goes on: %w", q.Name(), err)
+}
