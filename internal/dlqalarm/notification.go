@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"agentworker/internal/dlq"
 	"agentworker/internal/task"
@@ -33,11 +31,11 @@ type notification struct{ subject, body string }
 func compose(e Event, s Summary, now time.Time) notification {
 	var b strings.Builder
 	if e.Kind == KindAlarm {
-		fmt.Fprintf(&b, "Alarm %s is in state %s", line(e.Alarm.Name, mostAlarm), line(e.Alarm.State, mostAlarm))
+		fmt.Fprintf(&b, "Alarm %s is in state %s", dlq.Line(e.Alarm.Name, mostAlarm), dlq.Line(e.Alarm.State, mostAlarm))
 		if !e.Alarm.At.IsZero() {
 			fmt.Fprintf(&b, " since %s", e.Alarm.At.Format(time.RFC3339))
 		}
-		fmt.Fprintf(&b, ": %s\n\n", line(e.Alarm.Reason, mostAlarm))
+		fmt.Fprintf(&b, ": %s\n\n", dlq.Line(e.Alarm.Reason, mostAlarm))
 	}
 	for _, q := range s.Queues {
 		if q.Seen > 0 {
@@ -45,7 +43,7 @@ func compose(e Event, s Summary, now time.Time) notification {
 		}
 	}
 	b.WriteString("Nothing was deleted. While a dead letter lies in its queue it is repeated about once a day.\n")
-	return notification{subject: subject(s), body: cut(b.String(), maxBody)}
+	return notification{subject: subject(s), body: dlq.Cut(b.String(), maxBody)}
 }
 
 // over is the notification that an alarm's queues are empty again.
@@ -61,7 +59,7 @@ func over(e Event, s Summary) notification {
 	text := strings.Join(names, ", ") + verb + " empty again"
 	return notification{
 		subject: ascii(text, maxSubject),
-		body:    cut(fmt.Sprintf("%s. Alarm %s is in state %s.\n", text, line(e.Alarm.Name, mostAlarm), line(e.Alarm.State, mostAlarm)), maxBody),
+		body:    dlq.Cut(fmt.Sprintf("%s. Alarm %s is in state %s.\n", text, dlq.Line(e.Alarm.Name, mostAlarm), dlq.Line(e.Alarm.State, mostAlarm)), maxBody),
 	}
 }
 
@@ -110,7 +108,7 @@ func (q QueueSummary) write(b *strings.Builder, now time.Time) {
 		}
 		writeGroup(b, g, now)
 	}
-	fmt.Fprintf(b, "What to do: see %q in the runbook. When the cause is mended, move the messages back with\n", line(q.Alarm, mostAlarm))
+	fmt.Fprintf(b, "What to do: see %q in the runbook. When the cause is mended, move the messages back with\n", dlq.Line(q.Alarm, mostAlarm))
 	arn := cmp.Or(q.ARN, "<ARN of "+q.Name+">")
 	fmt.Fprintf(b, "  aws sqs start-message-move-task --source-arn %s\n", arn)
 	if slices.ContainsFunc(q.Groups, func(g dlq.Group) bool { return slices.Contains(unmendable(), g.Code) }) {
@@ -125,11 +123,11 @@ func unmendable() []string {
 }
 
 func writeGroup(b *strings.Builder, g dlq.Group, now time.Time) {
-	fmt.Fprintf(b, "%d x %s, %s", g.Count, line(g.Code, mostCode), cmp.Or(g.Task, "no known task type"))
+	fmt.Fprintf(b, "%d x %s, %s", g.Count, dlq.Line(g.Code, mostCode), cmp.Or(g.Task, "no known task type"))
 	if !g.Oldest.IsZero() {
-		fmt.Fprintf(b, ", the oldest %s old (%s)", age(now.Sub(g.Oldest)), g.Oldest.UTC().Format(time.RFC3339))
+		fmt.Fprintf(b, ", the oldest %s old (%s)", dlq.Age(now.Sub(g.Oldest)), g.Oldest.UTC().Format(time.RFC3339))
 	}
-	fmt.Fprintf(b, "\n  reason: %s\n", line(g.Reason, task.MaxReasonLength))
+	fmt.Fprintf(b, "\n  reason: %s\n", dlq.Line(g.Reason, task.MaxReasonLength))
 	for _, id := range g.TaskIDs {
 		fmt.Fprintf(b, "  task %s\n", id)
 	}
@@ -146,30 +144,6 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// age is a duration to the minute, in days where there are many hours.
-func age(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch d = max(d, 0); {
-	case d < time.Minute:
-		return d.Round(time.Second).String()
-	case d < 2*day:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return fmt.Sprintf("%d days", int(d/day))
-}
-
-// line makes text of unknown origin one line of at most limit bytes, which cannot pass for another part of the
-// notification.
-func line(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-	return cut(strings.Join(strings.Fields(s), " "), limit)
-}
-
 func ascii(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -182,17 +156,4 @@ func ascii(s string, limit int) string {
 		s = s[:limit-len(ellipsis)] + ellipsis
 	}
 	return s
-}
-
-// cut shortens s to limit bytes at a character boundary.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	const ellipsis = "…"
-	end := limit - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + ellipsis
 }

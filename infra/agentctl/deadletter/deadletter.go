@@ -83,7 +83,7 @@ func (q *Queue) fifo() bool { return dlq.IsFIFO(q.DeadLetterURL) }
 
 // Selection says which dead letters are meant: those that fit each of the lists that are not empty. The zero value is all.
 type Selection struct {
-	Types   []string // registered task types
+	Types   []string // as the messages have them
 	Reasons []string // codes, as a look shows them
 	TaskIDs []task.ID
 }
@@ -94,7 +94,7 @@ func (s Selection) All() bool { return len(s.Types)+len(s.Reasons)+len(s.TaskIDs
 // takes reports whether a letter is selected. One whose redrive was interrupted also has the reason that it had then, so
 // that the same command again brings it to its end.
 func (s Selection) takes(l *dlq.Letter, begun checkpoint.Redrive) bool {
-	return fits(s.Types, l.Type) && fits(s.TaskIDs, l.ID) && (fits(s.Reasons, l.Code) || begun.Code != "" && fits(s.Reasons, begun.Code))
+	return fits(s.Types, l.Written) && fits(s.TaskIDs, l.ID) && (fits(s.Reasons, l.Code) || begun.Code != "" && fits(s.Reasons, begun.Code))
 }
 
 func fits[T comparable](list []T, v T) bool { return len(list) == 0 || slices.Contains(list, v) }

@@ -8,13 +8,19 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"agentworker/internal/dlq"
 )
 
 // Purge deletes the selected messages, one by one. The records of their tasks stay as they are. progress, if not nil, is
 // told how many have been deleted.
 func (q *Queue) Purge(ctx context.Context, s Selection, progress func(int)) (Report, error) {
 	o := newOutcome(q, s, RedriveOptions{Progress: progress})
-	err := q.tour(ctx, q.Hide+5*q.Pause, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
+	before, err := dlq.ReadDepth(ctx, q.SQS, q.DeadLetterURL)
+	if err != nil {
+		return o.report(before), err
+	}
+	err = q.tour(ctx, q.Hide+5*q.Pause, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
 		l, rec, err := q.judge(ctx, m, q.Store.DeadLettered)
 		if ctx.Err() != nil {
 			return later, ctx.Err()
@@ -33,7 +39,7 @@ func (q *Queue) Purge(ctx context.Context, s Selection, progress func(int)) (Rep
 		o.purged(l)
 		return gone, nil
 	})
-	return o.report(ctx, err)
+	return o.report(before), err
 }
 
 // ErrPurgedJustNow says that the queue was purged less than a minute ago, which SQS allows only once.

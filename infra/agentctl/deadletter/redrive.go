@@ -58,8 +58,11 @@ func (q *Queue) redrive(ctx context.Context, s Selection, o RedriveOptions, only
 	if !o.DryRun {
 		patience = max(q.Hide, q.Settle) + 5*q.Pause
 	}
-	err := q.tour(ctx, patience, r.show)
-	return r.report(ctx, err)
+	before, err := dlq.ReadDepth(ctx, q.SQS, q.DeadLetterURL)
+	if err == nil {
+		err = q.tour(ctx, patience, r.show)
+	}
+	return r.report(before), err
 }
 
 type redrive struct {

@@ -29,7 +29,7 @@ type Report struct {
 	Failed  int       `json:"failed"`
 	Problem string    `json:"problem,omitzero"` // of one of those
 	Missing []task.ID `json:"missing,omitempty"`
-	// Unseen is how many messages more the queue has by its own count: others hide them, or they lie behind the first ten of
+	// Unseen is how many messages more the queue had at the beginning, by its own count: others hide them, or they lie behind the first ten of
 	// their group that stay.
 	Unseen int     `json:"unseen"`
 	Groups []Group `json:"groups"` // of what was redriven, purged or finished
@@ -48,7 +48,6 @@ type outcome struct {
 	sum     Report
 	letters []*dlq.Letter   // of the report's groups
 	seen    map[string]bool // message ids
-	removed int
 	tasks   map[task.ID]bool
 	unsure  map[string]bool // ids of the uncertain messages
 	waiting map[string]int  // groups with an uncertain message: in which pass
@@ -81,9 +80,6 @@ func (o *outcome) done(l *dlq.Letter, count *int) {
 	delete(o.unsure, l.MessageID)
 	if l.Code == dlq.CodeSucceeded {
 		o.sum.Succeeded++
-	}
-	if !o.sum.DryRun {
-		o.removed++
 	}
 	o.progress(len(o.letters))
 }
@@ -129,8 +125,9 @@ func (o *outcome) blocked(m types.Message, pass int) (stuck, undecided bool) {
 	return o.stuck[group(m)], o.waiting[group(m)] == pass
 }
 
-// report is what there is to say in the end; err is how that came.
-func (o *outcome) report(ctx context.Context, err error) (Report, error) {
+// report is what there is to say in the end. before is how deep the queue was at the beginning: counts lag behind, most of
+// all those of a queue that changes.
+func (o *outcome) report(before dlq.Depth) Report {
 	r := o.sum
 	r.Seen, r.Uncertain = len(o.seen), len(o.unsure)
 	r.Groups, _ = groups(o.letters)
@@ -139,12 +136,9 @@ func (o *outcome) report(ctx context.Context, err error) (Report, error) {
 			r.Missing = append(r.Missing, id)
 		}
 	}
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-	defer cancel()
-	depth, depthErr := dlq.ReadDepth(asking, o.queue.SQS, o.queue.DeadLetterURL)
-	r.Unseen = max(0, depth.Total()-(r.Seen-o.removed))
-	if err == nil {
-		err = depthErr
+	// Of tasks that are named and were found there is no more to see.
+	if len(o.selection.TaskIDs) == 0 || len(r.Missing) > 0 {
+		r.Unseen = max(0, before.Total()-r.Seen)
 	}
-	return r, err
+	return r
 }
