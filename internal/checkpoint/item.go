@@ -69,6 +69,7 @@ type redriveItem struct {
 	At        string `dynamodbav:"at"`
 	Fence     int64  `dynamodbav:"fence"`
 	To        string `dynamodbav:"to,omitempty"`
+	Try       string `dynamodbav:"try"`
 }
 
 type failureItem struct {
@@ -159,7 +160,7 @@ func record(it item) (Record, error) {
 	}
 	for _, d := range r.Redrives {
 		rec.Redrives = append(rec.Redrives, Redrive{
-			MessageID: d.MessageID, Code: d.Code, At: unstamp(d.At), Fence: d.Fence, To: d.To,
+			MessageID: d.MessageID, Code: d.Code, At: unstamp(d.At), Fence: d.Fence, To: d.To, Try: d.Try,
 		})
 	}
 	for _, st := range r.Steps {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
+	"github.com/oklog/ulid/v2"
 )
 
 // Redrive is a message on its way out of the dead-letter queue: a copy is put on the task's queue, and then the message
@@ -18,6 +19,7 @@ type Redrive struct {
 	At        time.Time // when the copy was about to be sent; of the last try
 	Fence     int64     // the record's then: a claim after it is the copy's
 	To        string    // message id of the copy; "": not known to be on the queue
+	Try       string    // tells one try to send the copy from another
 }
 
 // ErrChanged says that somebody else has changed the record since it was read.
@@ -57,16 +59,16 @@ func (r Record) redriveIndex(messageID string) int {
 // BeginRedrive notes that a copy of the message is about to be sent, also for another time after one whose end is
 // unknown. It returns the record as it then is. The error is [ErrChanged] when the record is another than rec by now.
 func (s *Store) BeginRedrive(ctx context.Context, rec Record, messageID, code string) (Record, error) {
-	note := redriveItem{MessageID: messageID, Code: code, At: stamp(s.now()), Fence: rec.Lease.Fence}
+	note := redriveItem{MessageID: messageID, Code: code, At: stamp(s.now()), Fence: rec.Lease.Fence, Try: ulid.Make().String()}
 	list := expression.Name("redrives")
-	same := list.AttributeNotExists()
+	same := list.AttributeNotExists().Or(list.Size().Equal(expression.Value(0)))
 	if n := len(rec.Redrives); n > 0 {
 		same = list.Size().Equal(expression.Value(n))
 	}
 	upd := expression.Set(list, expression.ListAppend(
 		expression.IfNotExists(list, expression.Value([]redriveItem{})), expression.Value([]redriveItem{note})))
 	if i := rec.redriveIndex(messageID); i >= 0 {
-		same = unconfirmed(i, messageID).And(redriveField(i, "at").Equal(expression.Value(stamp(rec.Redrives[i].At))))
+		same = unconfirmed(i, messageID).And(redriveField(i, "try").Equal(expression.Value(rec.Redrives[i].Try)))
 		upd = expression.Set(redriveName(i), expression.Value(note))
 	}
 	it, err := s.update(ctx, recordKey(rec), same.And(is(rec.Status), fenceIs(rec.Lease.Fence)), upd)
@@ -79,7 +81,7 @@ func (s *Store) BeginRedrive(ctx context.Context, rec Record, messageID, code st
 	}
 	// Our own write, whose answer was lost, is there already.
 	if now, err := record(refusal.item); err == nil {
-		if d, ok := now.RedriveOf(messageID); ok && d.To == "" && stamp(d.At) == note.At && d.Fence == note.Fence {
+		if d, ok := now.RedriveOf(messageID); ok && d.Try == note.Try {
 			return now, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -44,8 +45,8 @@ type Walk struct {
 }
 
 // Pass receives, up to ten messages at a time, until the queue hands out nothing that the pass has not had, and shows visit
-// each message once. It holds them until [Walk.Release]. A FIFO queue shows up to ten messages of a group at once, and
-// the next ones when these have been deleted. Source: Amazon SQS Developer Guide, "FIFO queue delivery logic".
+// each message once. It holds them until [Walk.Release]. Of a group of a FIFO queue, a receive may bring only the first few when
+// others have come before, and never more than ten; the rest comes when these are back or deleted. Source: Amazon SQS Developer Guide, "FIFO queue delivery logic".
 //
 // It ends early, and emptied is false, when more says so before a receive, or at an error of its own or of visit.
 func (w *Walk) Pass(ctx context.Context, more func() bool, visit func([]types.Message) error) (emptied bool, err error) {
@@ -108,12 +109,24 @@ func (w *Walk) Gone(id string) {
 	delete(w.held, id)
 }
 
-// Release makes what is held visible again. What that fails for comes back by itself.
-func (w *Walk) Release(ctx context.Context) {
-	w.changeVisibility(ctx, 0, "not made visible again: it comes back by itself")
+// Release makes the messages with the ids visible again, as far as they are held; without ids everything that is held. What
+// that fails for comes back by itself.
+func (w *Walk) Release(ctx context.Context, ids ...string) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.held = nil
+	back := w.held
+	if len(ids) == 0 {
+		w.held = nil
+	} else {
+		back = map[string]string{}
+		for _, id := range ids {
+			if handle, ok := w.held[id]; ok {
+				back[id] = handle
+				delete(w.held, id)
+			}
+		}
+	}
+	w.mu.Unlock()
+	w.changeVisibility(ctx, back, 0, "not made visible again: it comes back by itself")
 }
 
 // keep hides what is held anew from time to time, until it is stopped.
@@ -126,7 +139,10 @@ func (w *Walk) keep(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				w.changeVisibility(ctx, w.Hide, "not kept hidden: others may see it")
+				w.mu.Lock()
+				held := maps.Clone(w.held)
+				w.mu.Unlock()
+				w.changeVisibility(ctx, held, w.Hide, "not kept hidden: others may see it")
 			case <-ctx.Done():
 				return
 			}
@@ -138,13 +154,11 @@ func (w *Walk) keep(ctx context.Context) (stop func()) {
 	}
 }
 
-func (w *Walk) changeVisibility(ctx context.Context, d time.Duration, trouble string) {
-	w.mu.Lock()
-	ids, handles := make([]string, 0, len(w.held)), make([]string, 0, len(w.held))
-	for id, handle := range w.held {
+func (w *Walk) changeVisibility(ctx context.Context, messages map[string]string, d time.Duration, trouble string) {
+	ids, handles := make([]string, 0, len(messages)), make([]string, 0, len(messages))
+	for id, handle := range messages {
 		ids, handles = append(ids, id), append(handles, handle)
 	}
-	w.mu.Unlock()
 	for len(ids) > 0 && ctx.Err() == nil {
 		n := min(len(ids), PerCall)
 		in := &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: &w.URL}

@@ -30,9 +30,9 @@ const (
 	releaseTime = 10 * time.Second // for giving back what is held, also after an interruption
 )
 
-// tour shows every message of the dead-letter queue, in as many passes as that takes: a FIFO queue shows the messages
-// behind the first ten of a group when those are gone, and what others hide comes back in its time. It gives up, with
-// some of them not seen, when nothing has come for as long as its patience lasts.
+// tour shows every message of the dead-letter queue, in as many passes as that takes: what others hide comes back in its
+// time. It gives up, with some of them not seen, when nothing has come for as long as its patience lasts. Of a group of a
+// FIFO queue it can show the first ten that stay, and no more.
 //
 // Messages of one group of a FIFO queue are shown in their order, and everything else side by side. The first pass is
 // number 1.
@@ -41,8 +41,8 @@ func (q *Queue) tour(ctx context.Context, patience time.Duration, show func(ctx 
 		SQS: q.SQS, URL: q.DeadLetterURL, Hide: q.Hide, Renew: true, Logger: q.Logger,
 	}}
 	giveUp := time.Now().Add(patience)
-	for pass := 1; ; pass++ {
-		err := t.pass(ctx, pass)
+	for t.number = 1; ; t.number++ {
+		err := t.pass(ctx)
 		switch {
 		case errors.Is(err, errEnough):
 			return nil
@@ -56,17 +56,11 @@ func (q *Queue) tour(ctx context.Context, patience time.Duration, show func(ctx 
 		if err != nil {
 			return err
 		}
-		// What was given back in a standard queue has been shown. In a FIFO queue it may have stood before others.
-		more := q.fifo() && t.news > 0 && depth.Total() > t.kept
-		awaited := t.later > 0 || depth.Hidden > 0
-		switch {
-		case more:
-		case !awaited || patience == 0 || time.Now().After(giveUp):
+		if awaited := t.later > 0 || depth.Hidden > 0; !awaited || patience == 0 || time.Now().After(giveUp) {
 			return nil
-		default:
-			if err := q.pause(ctx); err != nil {
-				return err
-			}
+		}
+		if err := q.pause(ctx); err != nil {
+			return err
 		}
 	}
 }
@@ -84,35 +78,69 @@ func (q *Queue) pause(ctx context.Context) error {
 
 type tour struct {
 	*Queue
-	walk *dlq.Walk
-	show func(ctx context.Context, pass int, m types.Message) (verdict, error)
+	walk   *dlq.Walk
+	show   func(ctx context.Context, pass int, m types.Message) (verdict, error)
+	number int // of the pass
 
-	mu    sync.Mutex
-	done  map[string]bool // message ids that need not be shown again
-	kept  int             // of these, how many are still in the queue
-	news  int             // messages of this pass that are done
-	later int             // messages of this pass that are not
+	mu   sync.Mutex
+	done map[string]bool // message ids that need not be shown again
+	// Of this pass:
+	shown map[string]bool     // message ids
+	kept  map[string][]string // by group: message ids that are still there
+	cut   map[string]bool     // groups that may have more to show
+	news  int                 // messages that are done now
+	later int                 // messages that are not
 }
 
-func (t *tour) pass(ctx context.Context, pass int) error {
-	t.news, t.later = 0, 0
+// pass shows what the queue hands out. Where a group of a FIFO queue may have more to show, it gives the group back while
+// the others stay hidden, and looks again.
+func (t *tour) pass(ctx context.Context) error {
+	t.shown, t.kept, t.cut, t.news, t.later = map[string]bool{}, map[string][]string{}, map[string]bool{}, 0, 0
 	defer func() {
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 		defer cancel()
 		t.walk.Release(back)
 	}()
-	_, err := t.walk.Pass(ctx, func() bool { return ctx.Err() == nil }, func(messages []types.Message) error {
-		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(atOnce)
-		for _, row := range t.rows(messages) {
-			g.Go(func() error { return t.visit(ctx, pass, row) })
+	for {
+		before := len(t.shown)
+		_, err := t.walk.Pass(ctx, func() bool { return ctx.Err() == nil }, func(messages []types.Message) error {
+			return t.batch(ctx, messages)
+		})
+		if err == nil {
+			err = ctx.Err()
 		}
-		return g.Wait()
-	})
-	if err == nil {
-		err = ctx.Err()
+		back := t.unfinished()
+		if err != nil || len(back) == 0 || len(t.shown) == before {
+			return err
+		}
+		t.walk.Release(ctx, back...)
 	}
-	return err
+}
+
+// batch shows what one receive has brought.
+func (t *tour) batch(ctx context.Context, messages []types.Message) error {
+	if t.fifo() {
+		for _, m := range messages {
+			t.cut[group(m)] = false
+		}
+		t.cut[group(messages[len(messages)-1])] = len(messages) == dlq.PerCall
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, row := range t.rows(messages) {
+		g.Go(func() error { return t.visit(ctx, row) })
+	}
+	return g.Wait()
+}
+
+// unfinished are the messages that stand before others of their group which a receive could bring, but has not.
+func (t *tour) unfinished() (ids []string) {
+	for group, cut := range t.cut {
+		if kept := t.kept[group]; cut && len(kept) < dlq.PerCall {
+			ids = append(ids, kept...)
+		}
+	}
+	return ids
 }
 
 // rows are the messages that have to be shown one after another.
@@ -139,28 +167,14 @@ func group(m types.Message) string {
 	return m.Attributes[string(types.MessageSystemAttributeNameMessageGroupId)]
 }
 
-func (t *tour) visit(ctx context.Context, pass int, row []types.Message) error {
+func (t *tour) visit(ctx context.Context, row []types.Message) error {
 	for _, m := range row {
 		id := aws.ToString(m.MessageId)
-		if t.isDone(id) {
+		if !t.toShow(m, id) {
 			continue
 		}
-		v, err := t.show(ctx, pass, m)
-		if v == gone {
-			t.walk.Gone(id)
-		}
-		t.mu.Lock()
-		switch v {
-		case later:
-			t.later++
-		case stays:
-			t.kept++
-			fallthrough
-		case gone:
-			t.done[id] = true
-			t.news++
-		}
-		t.mu.Unlock()
+		v, err := t.show(ctx, t.number, m)
+		t.decided(m, id, v)
 		if err != nil {
 			return err
 		}
@@ -168,8 +182,35 @@ func (t *tour) visit(ctx context.Context, pass int, row []types.Message) error {
 	return nil
 }
 
-func (t *tour) isDone(id string) bool {
+// toShow reports whether the message has to be shown in this pass.
+func (t *tour) toShow(m types.Message, id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.done[id]
+	if t.shown[id] {
+		return false
+	}
+	t.shown[id] = true
+	if t.done[id] {
+		t.kept[group(m)] = append(t.kept[group(m)], id)
+	}
+	return !t.done[id]
+}
+
+func (t *tour) decided(m types.Message, id string, v verdict) {
+	if v == gone {
+		t.walk.Gone(id)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v == later {
+		t.later++
+	} else {
+		t.done[id] = true
+		t.news++
+	}
+	if v == gone {
+		t.cut[group(m)] = t.fifo() // others may stand behind it
+		return
+	}
+	t.kept[group(m)] = append(t.kept[group(m)], id)
 }
