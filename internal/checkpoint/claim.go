@@ -55,9 +55,9 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) (Record, error) {
 	return rec, &LeaseHeldError{Until: rec.Lease.Until}
 }
 
-// claimAgain claims a failed task whose message is new.
+// claimAgain claims a failed task whose message is new. Whoever redrives may make it queued just then.
 func (s *Store) claimAgain(ctx context.Context, r ClaimRequest, failed Record) (Record, error) {
-	rec, err := s.claim(ctx, r, s.now(), is(Failed).And(fenceIs(failed.Lease.Fence)))
+	rec, err := s.claim(ctx, r, s.now(), is(Failed).Or(is(Queued)).And(fenceIs(failed.Lease.Fence)))
 	var refusal *refusedError
 	if !errors.As(err, &refusal) {
 		return rec, err

@@ -1,10 +1,12 @@
 package checkpoint_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/google/go-cmp/cmp"
 
 	"agentworker/internal/checkpoint"
@@ -103,6 +105,37 @@ func TestAClaimOfTheCopyIsTheProof(t *testing.T) {
 	if _, done := f.redriven(t, rec.TaskID, "m-2"); done || len(rec.Redrives) != 2 {
 		t.Errorf("the second redrive: got done %v with %+v, want it open beside the first", done, rec.Redrives)
 	}
+}
+
+// The copy may reach a worker before the redrive is noted as ended.
+func TestTheEndOfARedriveCostsTheCopyNoDelivery(t *testing.T) {
+	t.Parallel()
+	f := setUp(t)
+	rec := f.begin(t, f.failed(t), "m-1")
+	api := &interrupted{API: f.api, at: 2, by: func() { // after the claim has seen the task failed
+		if err := f.EndRedrive(t.Context(), rec, "m-1", "m-2", true); err != nil {
+			t.Error(err)
+		}
+	}}
+	worker := checkpoint.New(api, f.table, checkpoint.Options{Now: func() time.Time { return *f.now.Load() }})
+	got, err := worker.Claim(t.Context(), f.request(rec.TaskID, "m-2"))
+	if err != nil || got.Tries() != 1 {
+		t.Errorf("claim: got %+v, %v; want the first try of the copy", got, err)
+	}
+}
+
+// interrupted has something else happen before one of the updates.
+type interrupted struct {
+	checkpoint.API
+	at int
+	by func()
+}
+
+func (i *interrupted) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if i.at--; i.at == 0 {
+		i.by()
+	}
+	return i.API.UpdateItem(ctx, in, o...)
 }
 
 func TestTheAttemptBeforeARedriveIsNoProof(t *testing.T) {

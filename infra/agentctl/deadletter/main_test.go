@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"agentworker/infra/agentctl/deadletter"
+	"agentworker/internal/awsclient"
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/emulator/dynamodb/dynamodbtest"
 	emulator "agentworker/internal/emulator/sqs"
@@ -42,9 +42,9 @@ func start(t *testing.T, fifo bool) *bench {
 		t.Fatalf("open SQS: %v", err)
 	}
 	web := httptest.NewServer(server)
-	transport := new(http.Transport)
+	calls := awsclient.HTTPClient(0)
 	t.Cleanup(func() {
-		transport.CloseIdleConnections()
+		calls.CloseIdleConnections()
 		web.Close()
 		if err := server.Close(); err != nil {
 			t.Errorf("close SQS: %v", err)
@@ -54,7 +54,7 @@ func start(t *testing.T, fifo bool) *bench {
 	b := &bench{
 		T: t, server: server, store: checkpoint.New(client, dynamodbtest.Table(t, client), checkpoint.Options{}), name: "tasks-dlq",
 		wire: &wire{Client: sqs.New(sqs.Options{
-			Region: "us-east-1", BaseEndpoint: &web.URL, HTTPClient: &http.Client{Transport: transport}, RetryMaxAttempts: 1,
+			Region: "us-east-1", BaseEndpoint: &web.URL, HTTPClient: calls, RetryMaxAttempts: 1,
 			Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
 		})},
 	}
@@ -217,6 +217,29 @@ func (b *bench) work(code string) (ids []task.ID) {
 	}
 }
 
+// keepWorking has a worker beside the test, until it is stopped; then the queue is empty.
+func (b *bench) keepWorking(code string) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			b.work(code)
+			select {
+			case <-tick.C:
+			case <-quit:
+				b.work(code)
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
 // wantDead checks how many messages lie in the dead-letter queue, and that none of them is hidden.
 func (b *bench) wantDead(want int) {
 	b.Helper()
@@ -244,6 +267,7 @@ type wire struct {
 
 	mu   sync.Mutex
 	sent []*sqs.SendMessageInput
+	ids  map[string]bool // message ids of the copies: to a FIFO queue the same one may be sent twice
 }
 
 func (w *wire) at(hook func(call, what string) error, call, what string) error {
@@ -262,7 +286,13 @@ func (w *wire) SendMessage(ctx context.Context, in *sqs.SendMessageInput, o ...f
 		return nil, err
 	}
 	w.mu.Lock()
-	w.sent = append(w.sent, in)
+	if id := *out.MessageId; !w.ids[id] {
+		if w.ids == nil {
+			w.ids = map[string]bool{}
+		}
+		w.ids[id] = true
+		w.sent = append(w.sent, in)
+	}
 	w.mu.Unlock()
 	if err := w.at(w.after, "send", *in.MessageBody); err != nil {
 		if errors.Is(err, errGarbled) {
