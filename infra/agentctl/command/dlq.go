@@ -41,7 +41,10 @@ func newDLQ(s *Session) *cobra.Command {
 	flags := c.PersistentFlags()
 	flags.StringVar(&d.which, "queue", "both", "whose dead letters: tasks, ordered or both")
 	flags.DurationVar(&d.settle, "settle", time.Minute, "how long a queue's counts may lag behind")
-	_ = flags.MarkHidden("settle") // fails only for a flag that there is not
+	flags.DurationVar(&d.hide, "hide", 30*time.Second, "how long messages stay hidden when agentctl dies, 3s or more")
+	for _, name := range []string{"settle", "hide"} {
+		_ = flags.MarkHidden(name) // fails only for a flag that there is not
+	}
 	_ = c.RegisterFlagCompletionFunc("queue", cobra.FixedCompletions([]string{"tasks", "ordered", "both"}, cobra.ShellCompDirectiveNoFileComp))
 	c.AddCommand(newDLQLs(d), newDLQShow(d), newDLQRedrive(d), newDLQPurge(d))
 	return c
@@ -52,6 +55,7 @@ type deadLetters struct {
 	*Session
 	which   string
 	settle  time.Duration
+	hide    time.Duration
 	types   []string
 	reasons []string
 	taskIDs []string
@@ -86,6 +90,9 @@ func (d *deadLetters) queues(ctx context.Context) ([]*deadletter.Queue, error) {
 	if !slices.Contains([]string{"tasks", "ordered", "both"}, d.which) {
 		return nil, Usagef("--queue is %q: it must be tasks, ordered or both", d.which)
 	}
+	if d.hide < 3*time.Second {
+		return nil, Usagef("--hide is %v: it must be 3s or more", d.hide)
+	}
 	found, err := d.Deployment(ctx)
 	if err != nil {
 		return nil, err
@@ -103,7 +110,7 @@ func (d *deadLetters) queues(ctx context.Context) ([]*deadletter.Queue, error) {
 	for _, u := range urls {
 		list = append(list, deadletter.New(deadletter.Config{
 			URL: u.URL, DeadLetterURL: u.DeadLetterURL, Tasks: registry(), Store: store, SQS: sqs.NewFromConfig(found.AWS),
-			Logger: logger, Settle: d.settle,
+			Logger: logger, Settle: d.settle, Hide: d.hide,
 		}))
 	}
 	return list, nil

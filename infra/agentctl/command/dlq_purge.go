@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentworker/infra/agentctl/deadletter"
+	"agentworker/internal/task"
 )
 
 const aboutDLQPurge = `purge deletes dead letters for ever. It shows what will be lost and asks; in a script say --yes.
@@ -50,22 +51,33 @@ func newDLQPurge(d *deadLetters) *cobra.Command {
 			list = append(list, r)
 			problem = errors.Join(problem, err)
 		}
-		err = d.Print(map[string]any{"queues": list}, func(w io.Writer) {
+		var reports []*deadletter.Report
+		for i := range list {
+			reports = append(reports, &list[i])
+		}
+		missing := missingEverywhere(reports)
+		err = d.Print(purgeAnswer{list, missing}, func(w io.Writer) {
 			for _, r := range list {
 				_, _ = fmt.Fprintf(w, "%s: %s purged\n", r.Queue, letters(r.Purged))
 				d.writeGroups(w, r.Groups)
 				d.writeRest(w, r)
 			}
+			writeMissing(w, missing)
 		})
 		if problem != nil {
 			return problem
 		}
-		if err == nil && slices.ContainsFunc(list, func(r deadletter.Report) bool { return !r.Whole() }) {
+		if err == nil && (len(missing) > 0 || slices.ContainsFunc(list, func(r deadletter.Report) bool { return !r.Whole() })) {
 			return Nof("not everything was purged")
 		}
 		return err
 	}
 	return c
+}
+
+type purgeAnswer struct {
+	Queues  []deadletter.Report `json:"queues"`
+	Missing []task.ID           `json:"missing"` // asked for by id, and in none of the queues
 }
 
 // confirmPurge shows what will be lost and asks.

@@ -12,6 +12,7 @@ import (
 
 	"agentworker/infra/agentctl/deadletter"
 	"agentworker/internal/dlq"
+	"agentworker/internal/task"
 )
 
 const aboutDLQRedrive = `redrive puts dead letters back on the queue that they come from. The task is queued again, and its finished steps are not run again.
@@ -56,20 +57,31 @@ func newDLQRedrive(d *deadLetters) *cobra.Command {
 				break
 			}
 		}
-		err = d.Print(map[string]any{"queues": list}, func(w io.Writer) {
+		var reports []*deadletter.Report
+		for i := range list {
+			reports = append(reports, &list[i].Report)
+		}
+		missing := missingEverywhere(reports)
+		err = d.Print(redriveAnswer{list, missing}, func(w io.Writer) {
 			for _, r := range list {
 				d.writeRedriven(w, r)
 			}
+			writeMissing(w, missing)
 		})
 		if problem != nil {
 			return problem
 		}
-		if err == nil && slices.ContainsFunc(list, func(r redriven) bool { return !r.Whole() }) {
+		if err == nil && (len(missing) > 0 || slices.ContainsFunc(list, func(r redriven) bool { return !r.Whole() })) {
 			return Nof("not everything was redriven")
 		}
 		return err
 	}
 	return c
+}
+
+type redriveAnswer struct {
+	Queues  []redriven `json:"queues"`
+	Missing []task.ID  `json:"missing"` // asked for by id, and in none of the queues
 }
 
 // redriven is what became of one queue.
@@ -151,8 +163,27 @@ func (d *deadLetters) writeRest(w io.Writer, r deadletter.Report) {
 	}
 	say(r.Uncertain, "stay, since an interrupted redrive may have copied them: try again when the queue is empty, or say --resend")
 	say(r.Failed, "stay, since something failed: "+dlq.Line(r.Problem, 500))
-	for _, id := range r.Missing {
-		_, _ = fmt.Fprintf(w, "  %s was not found\n", id)
-	}
 	say(r.Unseen, "more could not be seen: somebody else hides them, or they lie behind the first ten of their group")
+}
+
+// missingEverywhere takes out of the reports which tasks they lack, and gives those that all of them do.
+func missingEverywhere(reports []*deadletter.Report) []task.ID {
+	missing := []task.ID{}
+	for i, r := range reports {
+		if i == 0 {
+			missing = append(missing, r.Missing...)
+		} else {
+			missing = slices.DeleteFunc(missing, func(id task.ID) bool { return !slices.Contains(r.Missing, id) })
+		}
+	}
+	for _, r := range reports {
+		r.Missing = nil
+	}
+	return missing
+}
+
+func writeMissing(w io.Writer, ids []task.ID) {
+	for _, id := range ids {
+		_, _ = fmt.Fprintf(w, "%s was not found\n", id)
+	}
 }

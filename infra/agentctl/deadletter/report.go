@@ -27,8 +27,8 @@ type Report struct {
 	Uncertain int `json:"uncertain"`
 	// Failed messages could not be redriven, and stay. So do those behind them in their group.
 	Failed  int       `json:"failed"`
-	Problem string    `json:"problem,omitzero"` // of one of those
-	Missing []task.ID `json:"missing,omitempty"`
+	Problem string    `json:"problem,omitzero"`  // of one of those
+	Missing []task.ID `json:"missing,omitempty"` // asked for by id and not seen
 	// Unseen is how many messages more the queue had at the beginning, by its own count: others hide them, or they lie behind the first ten of
 	// their group that stay.
 	Unseen int     `json:"unseen"`

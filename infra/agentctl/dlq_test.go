@@ -1,0 +1,523 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
+
+	"agentworker/internal/agent/model/modeltest"
+	"agentworker/internal/awsclient"
+	"agentworker/internal/checkpoint"
+	"agentworker/internal/emulator"
+	"agentworker/internal/emulator/sns"
+	"agentworker/internal/task"
+	"agentworker/internal/topology"
+)
+
+// yard is a chain of a test's own, with its queues, its table and the notifications of its alarms.
+type yard struct {
+	*emulator.Chain
+	stack  topology.Stack
+	sqs    *sqs.Client
+	lambda *lambda.Client
+	store  *checkpoint.Store
+	aws    string // where agentctl finds the AWS APIs
+
+	mu       sync.Mutex
+	notified []string
+}
+
+func newYard(t *testing.T, change func(*emulator.Config)) *yard {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &yard{stack: topology.Default()}
+	c := emulator.Config{
+		Stack: y.stack, Workers: 2, BinDir: filepath.Dir(binary), ToolsDir: filepath.Join(root, ".tools"), Logger: slog.New(slog.DiscardHandler),
+		Notify: func(n sns.Notification) {
+			y.mu.Lock()
+			defer y.mu.Unlock()
+			y.notified = append(y.notified, n.Subject+"\n"+n.Message)
+		},
+	}
+	if change != nil {
+		change(&c)
+	}
+	if y.Chain, err = emulator.Start(context.WithoutCancel(t.Context()), c); err != nil {
+		t.Fatal(err)
+	}
+	calls := awsclient.HTTPClient(0)
+	t.Cleanup(func() {
+		calls.CloseIdleConnections()
+		if err := y.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	y.aws = y.AWSURL()
+	nobody := credentials.NewStaticCredentialsProvider("any", "any", "")
+	y.sqs = sqs.New(sqs.Options{Region: "us-east-1", BaseEndpoint: &y.aws, Credentials: nobody, HTTPClient: calls})
+	y.lambda = lambda.New(lambda.Options{Region: "us-east-1", BaseEndpoint: aws.String(y.AWSURL()), Credentials: nobody, HTTPClient: calls})
+	y.store = checkpoint.New(dynamodb.New(dynamodb.Options{Region: "us-east-1", BaseEndpoint: aws.String(y.AWSURL()), Credentials: nobody, HTTPClient: calls}),
+		y.stack.TableName, checkpoint.Options{})
+	return y
+}
+
+// agentctl is the command line for this chain.
+func (y *yard) agentctl(t *testing.T, args ...string) run {
+	t.Helper()
+	return finish(t, y.command(t.Context(), args...))
+}
+
+func (y *yard) command(ctx context.Context, args ...string) *exec.Cmd {
+	c := command(ctx, args...)
+	c.Env = []string{"AWS_ENDPOINT_URL=" + y.aws, "HOME=/nonexistent"}
+	return c
+}
+
+func (y *yard) url(t *testing.T, name string) *string {
+	t.Helper()
+	out, err := y.sqs.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.QueueUrl
+}
+
+// depth is how many messages a queue holds, those in flight included.
+func (y *yard) depth(t *testing.T, name string) (n int) {
+	t.Helper()
+	names := []types.QueueAttributeName{types.QueueAttributeNameApproximateNumberOfMessages, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible}
+	out, err := y.sqs.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: y.url(t, name), AttributeNames: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		var part int
+		if _, err := fmt.Sscan(out.Attributes[string(name)], &part); err != nil {
+			t.Fatal(err)
+		}
+		n += part
+	}
+	return n
+}
+
+// eventually waits for what the chain's processes do: a test can only ask for it.
+func (y *yard) eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case err := <-y.Failed():
+			t.Fatalf("the chain ended: %v", err)
+		case <-limit.C:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func (y *yard) record(t *testing.T, id task.ID) checkpoint.Record {
+	t.Helper()
+	rec, err := y.store.Record(t.Context(), id)
+	if err != nil {
+		t.Fatalf("record of %s: %v", id, err)
+	}
+	return rec
+}
+
+// The model is down for a while, for three reasons. Thirty of two hundred tasks die of it; when it is mended, ten of them
+// are brought back by their reason.
+func TestDeadLettersComeBackByReason(t *testing.T) {
+	t.Parallel()
+	model := modeltest.Start(t)
+	var mu sync.Mutex
+	down := true
+	reasons := map[string]modeltest.Reply{
+		"MODEL_UNAVAILABLE":    modeltest.Fail(http.StatusServiceUnavailable, "down"),
+		"MODEL_ACCESS_DENIED":  modeltest.Deny("not let in"),
+		"MODEL_QUOTA_EXCEEDED": modeltest.Fail(http.StatusPaymentRequired, "pay"),
+	}
+	model.Respond(func(c modeltest.Call) modeltest.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		asked := c.Request.Messages[len(c.Request.Messages)-1].Text
+		for code, reply := range reasons {
+			if down && strings.Contains(asked, code) {
+				return reply
+			}
+		}
+		return modeltest.Say("A queue for what failed [1].")
+	})
+	y := newYard(t, func(c *emulator.Config) {
+		c.Stack.Retries = 0
+		c.WorkerEnv = []string{"MODEL=openai:test", "OPENAI_BASE_URL=" + model.OpenAIURL(), "OPENAI_API_KEY=any"}
+	})
+	ids := y.ask(t, 200, func(i int) string {
+		codes := []string{"MODEL_UNAVAILABLE", "MODEL_ACCESS_DENIED", "MODEL_QUOTA_EXCEEDED"}
+		if i < 30 {
+			return codes[i%3]
+		}
+		return "fine"
+	})
+	const dead = "agent-tasks-dlq"
+	y.eventually(t, "30 dead letters", func() bool { return y.depth(t, "agent-tasks") == 0 && y.depth(t, dead) == 30 })
+
+	// The alarm may have told of the first ones alone; the schedule tells of the rest.
+	tells := func() bool {
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		for _, text := range y.notified {
+			if strings.Contains(text, "10 x MODEL_UNAVAILABLE") && strings.Contains(text, "10 x MODEL_ACCESS_DENIED") && strings.Contains(text, "10 x MODEL_QUOTA_EXCEEDED") {
+				return true
+			}
+		}
+		return false
+	}
+	y.eventually(t, "the notification of three reasons with ten each", func() bool {
+		if !tells() {
+			out, err := y.lambda.Invoke(t.Context(), &lambda.InvokeInput{FunctionName: &y.stack.DLQAlarm.Name, Payload: []byte(`{"source":"aws.events","detail-type":"Scheduled Event"}`)})
+			if err != nil || out.FunctionError != nil {
+				t.Fatalf("dlqalarm: %v, %+v", err, out)
+			}
+		}
+		return tells()
+	})
+	y.agentctl(t, "dlq", "ls").want(t, 0, "30 dead letters", "10  MODEL_UNAVAILABLE  rag_query", "10  MODEL_ACCESS_DENIED", "10  MODEL_QUOTA_EXCEEDED", "ordered-dlq.fifo: 0 dead letters")
+	y.agentctl(t, "dlq", "show", string(ids[0])).want(t, 0, "MODEL_UNAVAILABLE", "attempt 1", `"question":`, "attribute task_type", "failed")
+
+	mu.Lock()
+	down = false
+	mu.Unlock()
+	y.agentctl(t, "dlq", "redrive", "--reason", "MODEL_ACCESS_DENIED", "--dry-run").want(t, 0, "10 dead letters would be redriven")
+	y.agentctl(t, "dlq", "redrive", "--reason", "MODEL_ACCESS_DENIED", "--queue", "tasks").want(t, 0, "10 dead letters redriven")
+	y.eventually(t, "the ten to end", func() bool { return y.depth(t, "agent-tasks") == 0 })
+	if got := y.depth(t, dead); got != 20 {
+		t.Errorf("%d dead letters are left, want 20", got)
+	}
+	for i, id := range ids {
+		want := checkpoint.Succeeded
+		if i < 30 && i%3 != 1 {
+			want = checkpoint.Failed
+		}
+		if rec := y.record(t, id); rec.Status != want {
+			t.Errorf("task %d: got %s, want %s (%v)", i, rec.Status, want, rec.Error)
+		}
+	}
+
+	// The rest goes back as a whole, and one of it that has succeeded meanwhile has no effect any more.
+	done := y.record(t, ids[0])
+	claimed, err := y.store.Claim(t.Context(), checkpoint.ClaimRequest{ID: ids[0], Task: "rag_query", MessageID: "by-hand", Owner: "test", Until: time.Now().Add(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.store.Commit(t.Context(), checkpoint.Commit{Record: claimed, Step: "answer", Data: []byte(`"by hand"`), Last: true}); err != nil {
+		t.Fatal(err)
+	}
+	y.agentctl(t, "dlq", "redrive", "--queue", "tasks", "--rate", "100").want(t, 0, "SQS has moved 20 of 20", "1 of them had already succeeded: their redelivery has no effect")
+	y.eventually(t, "the rest to end", func() bool { return y.depth(t, "agent-tasks") == 0 })
+	for i, id := range ids {
+		if rec := y.record(t, id); rec.Status != checkpoint.Succeeded {
+			t.Errorf("task %d in the end: got %s, want succeeded (%v)", i, rec.Status, rec.Error)
+		}
+	}
+	if rec := y.record(t, ids[0]); len(rec.Attempts) != len(done.Attempts)+1 {
+		t.Errorf("the task that had succeeded: got %d attempts, want %d: none by the redelivery", len(rec.Attempts), len(done.Attempts)+1)
+	}
+	y.agentctl(t, "dlq", "redrive").want(t, 0, "0 dead letters redriven")
+}
+
+// ask puts questions in by the API.
+func (y *yard) ask(t *testing.T, n int, question func(i int) string) []task.ID {
+	t.Helper()
+	ids := make([]task.ID, n)
+	g, ctx := errgroup.WithContext(t.Context())
+	g.SetLimit(16)
+	calls := awsclient.HTTPClient(0)
+	defer calls.CloseIdleConnections()
+	for i := range n {
+		g.Go(func() error {
+			body := fmt.Sprintf(`{"thread_id":"drill-%d","question":"What is a dead-letter queue? %s"}`, i, question(i))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, y.APIURL()+"/agent/query", strings.NewReader(body))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Content-Type", "application/json")
+			res, err := calls.Do(req)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = res.Body.Close() }()
+			var accepted struct {
+				TaskID task.ID `json:"task_id"`
+			}
+			if err := json.UnmarshalRead(res.Body, &accepted); err != nil || res.StatusCode != http.StatusAccepted {
+				return fmt.Errorf("submit gave %d, %w", res.StatusCode, err)
+			}
+			ids[i] = accepted.TaskID
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// agentctl is killed at random calls, before they arrive or before their answers do, and run again until it is done.
+func TestAKilledRedriveLosesNothingAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	for _, which := range []string{"tasks", "ordered"} {
+		t.Run(which, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t, nil)
+			queue, dead := y.stack.Tasks.QueueName(), y.stack.Tasks.DeadLetterName()
+			if which == "ordered" {
+				queue, dead = y.stack.Ordered.QueueName(), y.stack.Ordered.DeadLetterName()
+			}
+			ids := y.bury(t, dead, 500)
+			k := newKiller(t, y, queue)
+			y.aws = k.url
+			args := []string{"dlq", "redrive", "--queue", which, "--reason", "MODEL_DOWN", "--settle", "1s", "--hide", "3s"}
+			seed := rand.Uint64()
+			random := rand.New(rand.NewPCG(seed, 1))
+			t.Logf("seed %d", seed)
+			kills := 0
+			for range 8 {
+				c := y.command(t.Context(), args...)
+				k.aim(c, 20+random.IntN(300), random.IntN(2) == 0)
+				if finish(t, c); c.ProcessState.ExitCode() == -1 {
+					kills++
+				}
+			}
+			k.aim(nil, 0, false)
+			var last run
+			for range 4 {
+				if last = y.agentctl(t, args...); last.code == 0 && y.depth(t, dead) == 0 {
+					break
+				}
+				y.eventually(t, "the queue to be empty", func() bool { return y.depth(t, queue) == 0 })
+			}
+			last.want(t, 0)
+			y.eventually(t, "the tasks to end", func() bool { return y.depth(t, queue) == 0 })
+			if got := y.depth(t, dead); got != 0 || kills < 5 {
+				t.Errorf("%d dead letters are left after %d kills, want none after 5 or more\n%s%s", got, kills, last.out, last.err)
+			}
+			for _, id := range ids {
+				rec, copies := y.record(t, id), k.copies(id)
+				if copies != 1 || rec.Status != checkpoint.Succeeded || len(rec.Attempts) != 2 {
+					t.Errorf("task %s: got %d copies, %s after %d attempts; want 1, succeeded after 2: %+v", id, copies, rec.Status, len(rec.Attempts), rec.Redrives)
+				}
+			}
+		})
+	}
+}
+
+// bury makes tasks whose messages lie in a dead-letter queue, and whose records say that the model was down.
+func (y *yard) bury(t *testing.T, dead string, n int) []task.ID {
+	t.Helper()
+	url := y.url(t, dead)
+	ids := make([]task.ID, n)
+	g, ctx := errgroup.WithContext(t.Context())
+	g.SetLimit(16)
+	for thread := range n / 10 {
+		g.Go(func() error {
+			name := fmt.Sprint("dead-", thread)
+			in := &sqs.SendMessageBatchInput{QueueUrl: url}
+			for i := range 10 {
+				id := task.NewID(name, time.Now())
+				ids[thread*10+i] = id
+				e := types.SendMessageBatchRequestEntry{
+					Id: aws.String(fmt.Sprint(i)), MessageGroupId: &name,
+					MessageBody: aws.String(fmt.Sprintf(`{"task":"rag_query","task_id":%q,"question":"What is a dead-letter queue?"}`, id)),
+				}
+				if strings.HasSuffix(dead, ".fifo") {
+					e.MessageDeduplicationId = aws.String(string(id))
+				}
+				in.Entries = append(in.Entries, e)
+			}
+			out, err := y.sqs.SendMessageBatch(ctx, in)
+			if err != nil || len(out.Failed) > 0 {
+				return fmt.Errorf("send: %w, %v", err, out)
+			}
+			for i, sent := range out.Successful {
+				rec, err := y.store.Claim(ctx, checkpoint.ClaimRequest{
+					ID: ids[thread*10+i], Task: "rag_query", MessageID: *sent.MessageId, SentAt: time.Now(), Owner: "test", Until: time.Now().Add(time.Minute),
+				})
+				if err != nil {
+					return err
+				}
+				if err := y.store.End(ctx, rec, checkpoint.End{Status: checkpoint.Failed, Failure: task.Failure{Code: "MODEL_DOWN", Message: "no answer"}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// killer stands between agentctl and the AWS APIs: it counts the copies that reach the queue, and kills agentctl at a call.
+type killer struct {
+	url   string
+	queue string
+
+	mu     sync.Mutex
+	victim *exec.Cmd
+	calls  int  // until the victim dies
+	after  bool // when the call has taken effect
+	sent   map[task.ID]map[string]bool
+}
+
+func newKiller(t *testing.T, y *yard, queue string) *killer {
+	t.Helper()
+	k := &killer{queue: queue, sent: map[task.ID]map[string]bool{}}
+	target, err := url.Parse(y.AWSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: k.answered,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // it died while it asked
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		k.strike(false)
+		// A call that has arrived takes effect, whatever becomes of the caller.
+		r = r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), bodyKey{}, body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	k.url = server.URL
+	return k
+}
+
+type bodyKey struct{}
+
+// aim lets the program die at its so manieth call; nil: none does.
+func (k *killer) aim(c *exec.Cmd, calls int, after bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.victim, k.calls, k.after = c, calls, after
+}
+
+func (k *killer) strike(after bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.victim == nil || k.after != after {
+		return
+	}
+	if k.calls--; k.calls <= 0 {
+		_ = k.victim.Process.Kill() // it may have ended by itself
+		k.victim = nil
+	}
+}
+
+func (k *killer) answered(res *http.Response) error {
+	asked, _ := res.Request.Context().Value(bodyKey{}).([]byte)
+	if res.Request.Header.Get("X-Amz-Target") == "AmazonSQS.SendMessage" && res.StatusCode == http.StatusOK {
+		answer, err := io.ReadAll(res.Body)
+		if err != nil {
+			return err
+		}
+		res.Body = io.NopCloser(bytes.NewReader(answer))
+		var in struct{ QueueUrl, MessageBody string } //nolint:revive // as SQS spells it
+		var out struct{ MessageId string }            //nolint:revive // as SQS spells it
+		var message struct {
+			ID task.ID `json:"task_id"`
+		}
+		for text, v := range map[*[]byte]any{&asked: &in, &answer: &out} {
+			if err := json.Unmarshal(*text, v); err != nil {
+				return err
+			}
+		}
+		if err := json.Unmarshal([]byte(in.MessageBody), &message); err != nil {
+			return err
+		}
+		k.mu.Lock()
+		if strings.HasSuffix(in.QueueUrl, "/"+k.queue) {
+			if k.sent[message.ID] == nil {
+				k.sent[message.ID] = map[string]bool{}
+			}
+			k.sent[message.ID][out.MessageId] = true
+		}
+		k.mu.Unlock()
+	}
+	k.strike(true)
+	return nil
+}
+
+// copies is how many messages of the task have come onto the queue.
+func (k *killer) copies(id task.ID) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.sent[id])
+}
+
+func TestPurgeAsksOrIsTold(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, nil)
+	ids := y.bury(t, y.stack.Tasks.DeadLetterName(), 20)
+	y.agentctl(t, "dlq", "purge").want(t, 2, "--yes")
+	y.agentctl(t, "dlq", "purge", "--yes", "--queue", "neither").want(t, 2, "tasks, ordered or both")
+	y.agentctl(t, "dlq", "redrive", "--rate", "501").want(t, 2, "1 to 500")
+	y.agentctl(t, "dlq", "redrive", "--task-id", "nonsense").want(t, 2, "--task-id")
+	y.agentctl(t, "dlq", "show", "nobody").want(t, 1, "no dead letter")
+	y.agentctl(t, "dlq", "purge", "--yes", "--task-id", string(ids[0])).want(t, 0, "1 dead letter purged")
+	y.agentctl(t, "dlq", "purge", "--yes", "--task-id", string(ids[0])).want(t, 1, "was not found")
+	y.agentctl(t, "dlq", "purge", "--yes", "--queue", "tasks").want(t, 0, "19 dead letters purged", "19  MODEL_DOWN")
+	if got := y.depth(t, y.stack.Tasks.DeadLetterName()); got != 0 {
+		t.Errorf("%d dead letters are left, want none", got)
+	}
+	if rec := y.record(t, ids[5]); rec.Status != checkpoint.Failed {
+		t.Errorf("the task of a purged message: got %s, want failed", rec.Status)
+	}
+	listed := decode[struct {
+		Queues []struct {
+			Queue  string `json:"queue"`
+			Seen   int    `json:"seen"`
+			Groups []any  `json:"groups"`
+		} `json:"queues"`
+	}](t, y.agentctl(t, "--json", "dlq", "ls"))
+	if len(listed.Queues) != 2 || listed.Queues[0].Queue != "agent-tasks-dlq" || listed.Queues[0].Seen != 0 || listed.Queues[0].Groups == nil {
+		t.Errorf("ls as JSON: got %+v, want two empty queues with empty lists", listed)
+	}
+}
