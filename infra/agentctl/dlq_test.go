@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -459,8 +460,13 @@ func (k *killer) answered(res *http.Response) error {
 			return err
 		}
 		res.Body = io.NopCloser(bytes.NewReader(answer))
-		var in struct{ QueueUrl, MessageBody string } //nolint:revive // as SQS spells it
-		var out struct{ MessageId string }            //nolint:revive // as SQS spells it
+		var in struct {
+			Queue string `json:"QueueUrl"`
+			Body  string `json:"MessageBody"`
+		}
+		var out struct {
+			ID string `json:"MessageId"`
+		}
 		var message struct {
 			ID task.ID `json:"task_id"`
 		}
@@ -469,15 +475,15 @@ func (k *killer) answered(res *http.Response) error {
 				return err
 			}
 		}
-		if err := json.Unmarshal([]byte(in.MessageBody), &message); err != nil {
+		if err := json.Unmarshal([]byte(in.Body), &message); err != nil {
 			return err
 		}
 		k.mu.Lock()
-		if strings.HasSuffix(in.QueueUrl, "/"+k.queue) {
+		if strings.HasSuffix(in.Queue, "/"+k.queue) {
 			if k.sent[message.ID] == nil {
 				k.sent[message.ID] = map[string]bool{}
 			}
-			k.sent[message.ID][out.MessageId] = true
+			k.sent[message.ID][out.ID] = true
 		}
 		k.mu.Unlock()
 	}
@@ -490,6 +496,46 @@ func (k *killer) copies(id task.ID) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.sent[id])
+}
+
+// A whole queue is moved by SQS: without what an interrupted redrive has copied, and until somebody says stop.
+func TestAWholeQueueIsMovedUntilInterrupted(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, nil)
+	queue, dead := y.stack.Tasks.QueueName(), y.stack.Tasks.DeadLetterName()
+	ids := y.bury(t, dead, 30)
+	rec := y.record(t, ids[0])
+	rec, err := y.store.BeginRedrive(t.Context(), rec, rec.MessageID, "MODEL_DOWN")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"task":"rag_query","task_id":%q,"question":"What is a dead-letter queue?"}`, ids[0])
+	sent, err := y.sqs.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: y.url(t, queue), MessageBody: &body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := y.store.EndRedrive(t.Context(), rec, rec.MessageID, *sent.MessageId, true); err != nil {
+		t.Fatal(err)
+	}
+	y.agentctl(t, "dlq", "ls", "--queue", "tasks").want(t, 0, "1  ALREADY_REDRIVEN", "The redrive of 1 was interrupted")
+
+	c := y.command(t.Context(), "dlq", "redrive", "--queue", "tasks", "--rate", "5")
+	go func() {
+		y.eventually(t, "the first ones to be moved", func() bool { return y.depth(t, dead) < 27 })
+		_ = c.Process.Signal(os.Interrupt)
+	}()
+	finish(t, c).want(t, 130, "of 29 messages: CANCELLED", "1 of them had been copied by a redrive that was interrupted")
+	left := y.depth(t, dead)
+	if left == 0 || left > 26 {
+		t.Errorf("%d dead letters are left, want some, and a few moved", left)
+	}
+	y.agentctl(t, "dlq", "redrive", "--queue", "tasks").want(t, 0, fmt.Sprintf("moved %d of %d", left, left))
+	y.eventually(t, "the tasks to end", func() bool { return y.depth(t, queue) == 0 })
+	for _, id := range ids {
+		if rec := y.record(t, id); rec.Status != checkpoint.Succeeded || len(rec.Attempts) != 2 {
+			t.Errorf("task %s: got %s after %d attempts, want succeeded after 2", id, rec.Status, len(rec.Attempts))
+		}
+	}
 }
 
 func TestPurgeAsksOrIsTold(t *testing.T) {

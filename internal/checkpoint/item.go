@@ -68,6 +68,7 @@ type redriveItem struct {
 	Code      string `dynamodbav:"code"`
 	At        string `dynamodbav:"at"`
 	Fence     int64  `dynamodbav:"fence"`
+	Under     string `dynamodbav:"under"`
 	To        string `dynamodbav:"to,omitempty"`
 	Try       string `dynamodbav:"try"`
 }
@@ -160,7 +161,7 @@ func record(it item) (Record, error) {
 	}
 	for _, d := range r.Redrives {
 		rec.Redrives = append(rec.Redrives, Redrive{
-			MessageID: d.MessageID, Code: d.Code, At: unstamp(d.At), Fence: d.Fence, To: d.To, Try: d.Try,
+			MessageID: d.MessageID, Code: d.Code, At: unstamp(d.At), Fence: d.Fence, Under: d.Under, To: d.To, Try: d.Try,
 		})
 	}
 	for _, st := range r.Steps {

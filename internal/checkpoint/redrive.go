@@ -18,6 +18,7 @@ type Redrive struct {
 	Code      string    // why it lay there
 	At        time.Time // when the copy was about to be sent; of the last try
 	Fence     int64     // the record's then: a claim after it is the copy's
+	Under     string    // the record's message id then
 	To        string    // message id of the copy; "": not known to be on the queue
 	Try       string    // tells one try to send the copy from another
 }
@@ -33,10 +34,10 @@ func (r Record) RedriveOf(messageID string) (Redrive, bool) {
 	return Redrive{}, false
 }
 
-// Redriven reports whether the copy of a redrive is known to have been on the queue: it was confirmed, or a worker has
-// claimed the task under another message since.
+// Redriven reports whether the copy of a redrive is known to have been on the queue: it was confirmed, or since then a worker
+// has claimed the task under another message, or another message of it was found in the dead-letter queue.
 func (r Record) Redriven(d Redrive) bool {
-	if d.To != "" {
+	if d.To != "" || r.MessageID != d.Under && r.MessageID != d.MessageID {
 		return true
 	}
 	for i, a := range r.Attempts {
@@ -59,7 +60,7 @@ func (r Record) redriveIndex(messageID string) int {
 // BeginRedrive notes that a copy of the message is about to be sent, also for another time after one whose end is
 // unknown. It returns the record as it then is. The error is [ErrChanged] when the record is another than rec by now.
 func (s *Store) BeginRedrive(ctx context.Context, rec Record, messageID, code string) (Record, error) {
-	note := redriveItem{MessageID: messageID, Code: code, At: stamp(s.now()), Fence: rec.Lease.Fence, Try: ulid.Make().String()}
+	note := redriveItem{MessageID: messageID, Code: code, At: stamp(s.now()), Fence: rec.Lease.Fence, Under: rec.MessageID, Try: ulid.Make().String()}
 	list := expression.Name("redrives")
 	same := list.AttributeNotExists().Or(list.Size().Equal(expression.Value(0)))
 	if n := len(rec.Redrives); n > 0 {

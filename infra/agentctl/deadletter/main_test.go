@@ -323,6 +323,15 @@ func (w *wire) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, 
 	return w.Client.ReceiveMessage(ctx, &short, o...)
 }
 
+func (w *wire) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, o ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	if err := w.at(w.before, "depth", *in.QueueUrl); errors.Is(err, errLag) {
+		return &sqs.GetQueueAttributesOutput{}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return w.Client.GetQueueAttributes(ctx, in, o...)
+}
+
 // copies counts the copies by task.
 func (w *wire) copies(t testing.TB, r *task.Registry) map[task.ID]int {
 	t.Helper()
@@ -342,4 +351,5 @@ func (w *wire) copies(t testing.TB, r *task.Registry) map[task.ID]int {
 var (
 	errGarbled = errors.New("the answer is garbled")
 	errLost    = errors.New("the connection was cut")
+	errLag     = errors.New("the counts say nothing yet")
 )
