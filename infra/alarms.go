@@ -78,7 +78,7 @@ func NewAlarms(scope constructs.Construct, id string, props AlarmsProps) *Alarms
 		add(q.id+"Depth", q.DeadLetterAlarmName(), "Messages lie in the dead-letter queue.",
 			q.DeadLetter.MetricApproximateNumberOfMessagesVisible(statistic("Maximum", t.AlarmPeriod)), 1, look)
 		add(q.id+"Age", ageAlarm(q.TaskQueue.TaskQueue), "A message is older than all of its deliveries should take.",
-			q.Queue.MetricApproximateAgeOfOldestMessage(statistic("Maximum", t.AlarmPeriod)), patience(q.TaskQueue.TaskQueue).Seconds(), tell)
+			q.Queue.MetricApproximateAgeOfOldestMessage(statistic("Maximum", t.AlarmPeriod)), q.TaskQueue.TaskQueue.Patience().Seconds(), tell)
 	}
 	// The depth of a queue that was idle for hours may come a quarter of an hour late; the worker knows at once.
 	add("WillDeadLetter", willDeadLetterAlarm, "The worker has given up a message.",
@@ -93,11 +93,6 @@ func NewAlarms(scope constructs.Construct, id string, props AlarmsProps) *Alarms
 	add("DLQAlarmErrors", dlqalarmErrorsAlarm, "dlqalarm itself fails: dead letters may go unseen.",
 		props.DLQAlarm.Lambda.MetricErrors(statistic("Sum", 5*time.Minute)), 1, tell)
 	return a
-}
-
-// patience is how long all deliveries of a message take if each one is lost.
-func patience(q topology.TaskQueue) time.Duration {
-	return time.Duration(q.MaxReceiveCount) * q.Queue.Visibility
 }
 
 // nearTimeout is nine tenths of a timeout.

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"agentworker/internal/config"
+	"agentworker/internal/topology"
 )
 
 // DLQAlarmProps describes a [DLQAlarm].
@@ -47,12 +48,13 @@ func NewDLQAlarm(scope constructs.Construct, id string, props DLQAlarmProps) *DL
 			OrderedDLQAlarm:  props.Settings.AlarmName(t.Ordered.DeadLetterAlarmName()),
 		}),
 	})
-	f.Allow(props.Table.TableArn(), "dynamodb:Query", "dynamodb:Scan", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+	access := topology.DLQAlarmAccess()
+	f.Allow(props.Table.TableArn(), access.Table...)
 	for _, q := range []*TaskQueue{props.Tasks, props.Ordered} {
-		f.Allow(q.DeadLetter.QueueArn(), "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes")
-		f.Allow(q.Queue.QueueArn(), "sqs:GetQueueAttributes")
+		f.Allow(q.DeadLetter.QueueArn(), access.DeadLetters...)
+		f.Allow(q.Queue.QueueArn(), access.Queues...)
 	}
-	f.Allow(props.Topic.TopicArn(), "sns:Publish")
+	f.Allow(props.Topic.TopicArn(), access.Topic...)
 
 	// Both alarms and schedule invoke asynchronously. What fails three times is told on the topic as well.
 	f.Lambda.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{

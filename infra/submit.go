@@ -42,9 +42,10 @@ func NewSubmit(scope constructs.Construct, id string, props SubmitProps) *Submit
 			RecordRetention: props.Settings.Topology.RecordRetention,
 		}),
 	})
-	f.Allow(props.Table.TableArn(), "dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
-	f.Allow(props.Tasks.Queue.QueueArn(), "sqs:SendMessage")
-	f.Allow(props.Ordered.Queue.QueueArn(), "sqs:SendMessage")
+	access := topology.SubmitAccess()
+	f.Allow(props.Table.TableArn(), access.Table...)
+	f.Allow(props.Tasks.Queue.QueueArn(), access.Queues...)
+	f.Allow(props.Ordered.Queue.QueueArn(), access.Queues...)
 	return &Submit{Function: f, API: newAPI(f, props.Settings)}
 }
 

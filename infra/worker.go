@@ -39,14 +39,11 @@ func NewWorker(scope constructs.Construct, id string, props WorkerProps) *Worker
 		Settings: props.Settings, Function: t.Worker, Description: "Runs the tasks of both queues", Environment: config.Variables(c),
 	})
 	f.allowModel(c)
-	// A transaction needs the actions of its parts: there is none of its own.
-	// Source: Amazon DynamoDB Developer Guide, "Using IAM with DynamoDB transactions".
-	f.Allow(props.Table.TableArn(), "dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+	access := topology.WorkerAccess()
+	f.Allow(props.Table.TableArn(), access.Table...)
 	w := &Worker{Function: f}
 	for _, q := range []*TaskQueue{props.Tasks, props.Ordered} {
-		// The first three are the mapping's, which acts in the function's name. The fourth is the worker's own.
-		// Source: AWS Lambda Developer Guide, "Using Lambda with Amazon SQS".
-		f.Allow(q.Queue.QueueArn(), "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility")
+		f.Allow(q.Queue.QueueArn(), access.Queues...)
 		q.acceptFrom(c.AllowedTopics)
 		w.Mappings = append(w.Mappings, newMapping(q, f))
 	}

@@ -153,6 +153,11 @@ func (q TaskQueue) DeadLetterAlarmName() string {
 	return strings.TrimSuffix(q.DeadLetterName(), ".fifo") + "-depth"
 }
 
+// Patience is how long all deliveries of a message take if each one is lost. An older message is not being worked off.
+func (q TaskQueue) Patience() time.Duration {
+	return time.Duration(q.MaxReceiveCount) * q.Queue.Visibility
+}
+
 // Routes are the HTTP API's routes, in API Gateway's form.
 func Routes() []string {
 	return []string{

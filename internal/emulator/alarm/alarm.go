@@ -54,6 +54,8 @@ type Config struct {
 	Threshold int
 	// AlarmActions and OKActions are called when the state has changed to ALARM and to OK, and never while it stays.
 	AlarmActions, OKActions []Action
+	// AlarmActionARNs name what AlarmActions call, for those who ask.
+	AlarmActionARNs []string
 	// Logger hears of changes of state. Nil: slog.Default.
 	Logger *slog.Logger
 }
@@ -63,6 +65,8 @@ type Alarm struct {
 	config Config
 
 	mu      sync.Mutex
+	muted   bool // its actions are disabled
+	deleted bool
 	current stateRecord
 }
 
@@ -136,7 +140,7 @@ func (a *Alarm) evaluate(point datapoint) {
 		return
 	}
 	a.current = a.record(next, point, time.Now())
-	current := a.current
+	current, quiet := a.current, a.muted || a.deleted
 	a.mu.Unlock()
 
 	a.config.Logger.Info("alarm changed", "alarm", a.config.Name, "from", previous.Value, "to", next, "visible", point.visible)
@@ -144,7 +148,7 @@ func (a *Alarm) evaluate(point datapoint) {
 	if next == Alarming {
 		actions = a.config.AlarmActions
 	}
-	if len(actions) == 0 {
+	if quiet || len(actions) == 0 {
 		return
 	}
 	payload, err := a.event(current, previous)

@@ -9,6 +9,10 @@ import (
 	"github.com/google/uuid"
 )
 
+// DepthMetric is the metric that an alarm here watches.
+// Source: Amazon SQS Developer Guide, "Available CloudWatch metrics for Amazon SQS".
+const DepthMetric = "ApproximateNumberOfMessagesVisible"
+
 // timeLayout is how CloudWatch writes times in alarm events: RFC 3339 has a colon in the offset.
 const timeLayout = "2006-01-02T15:04:05.000-0700"
 
@@ -141,7 +145,7 @@ func (a *Alarm) event(current, previous stateRecord) ([]byte, error) {
 					MetricStat: metricStat{
 						Metric: metricName{
 							Namespace:  "AWS/SQS",
-							Name:       "ApproximateNumberOfMessagesVisible",
+							Name:       DepthMetric,
 							Dimensions: map[string]string{"QueueName": a.config.QueueName},
 						},
 						Period: a.seconds(),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -21,6 +22,8 @@ type ScheduleConfig struct {
 	Interval time.Duration
 	// Actions are the rule's targets.
 	Actions []Action
+	// ActionARNs name what Actions call, for those who ask.
+	ActionARNs []string
 	// Region and AccountID go into the event; empty means us-east-1 and 000000000000.
 	Region, AccountID string
 	// Logger hears of actions that fail. Nil: slog.Default.
@@ -28,7 +31,10 @@ type ScheduleConfig struct {
 }
 
 // Schedule sends events while Run runs.
-type Schedule struct{ config ScheduleConfig }
+type Schedule struct {
+	config   ScheduleConfig
+	disabled atomic.Bool
+}
 
 // NewSchedule makes a schedule. The error names everything that the configuration lacks.
 func NewSchedule(config ScheduleConfig) (*Schedule, error) {
@@ -48,7 +54,7 @@ func NewSchedule(config ScheduleConfig) (*Schedule, error) {
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	return &Schedule{config}, nil
+	return &Schedule{config: config}, nil
 }
 
 // Run calls the actions once an interval until ctx ends, and returns nil then.
@@ -60,7 +66,9 @@ func (s *Schedule) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case at := <-tick.C:
-			s.fire(at)
+			if !s.disabled.Load() {
+				s.fire(at)
+			}
 		}
 	}
 }
@@ -89,7 +97,7 @@ func (s *Schedule) event(at time.Time) ([]byte, error) {
 		AccountID:  s.config.AccountID,
 		Time:       at.UTC().Truncate(time.Second),
 		Region:     s.config.Region,
-		Resources:  []string{"arn:aws:events:" + s.config.Region + ":" + s.config.AccountID + ":rule/" + s.config.Rule},
+		Resources:  []string{s.ARN()},
 		Detail:     []byte("{}"),
 	})
 }

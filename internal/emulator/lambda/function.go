@@ -58,14 +58,16 @@ type Function struct {
 	environments []*environment
 	started      atomic.Int64 // processes so far
 
-	mu      sync.Mutex
-	free    []*environment
-	warming int
-	changed chan struct{} // closed and replaced when a warming environment becomes free
-	closed  bool
-	busy    sync.WaitGroup
-	abort   chan struct{}
-	aborted sync.Once
+	mu          sync.Mutex
+	free        []*environment
+	warming     int
+	reserved    *int
+	permissions []Permission
+	changed     chan struct{} // closed and replaced when a warming environment becomes free
+	closed      bool
+	busy        sync.WaitGroup
+	abort       chan struct{}
+	aborted     sync.Once
 }
 
 // New describes a function; nothing is started before the first Invoke or Warm.
@@ -198,6 +200,9 @@ func (f *Function) take(ctx context.Context, toWarm bool) (*environment, error) 
 	for {
 		if f.closed {
 			return nil, ErrClosed
+		}
+		if !toWarm && f.exhausted() {
+			return nil, ErrThrottled
 		}
 		if env := f.pick(toWarm); env != nil {
 			f.busy.Add(1)

@@ -77,6 +77,10 @@ func (s *Server) Depth(name string) (visible, notVisible, delayed int, ok bool) 
 	return s.engine.Depth(name)
 }
 
+// OldestAge is how long a queue's oldest message has been kept, in flight or not; zero for an empty queue. ok is false when
+// there is no such queue.
+func (s *Server) OldestAge(name string) (age time.Duration, ok bool) { return s.engine.OldestAge(name) }
+
 // maximumRequest leaves room for a batch of the maximum size in base64 or JSON escapes.
 const maximumRequest = 16 << 20
 

@@ -248,3 +248,15 @@ func (e *Engine) Depth(name string) (visible, notVisible, delayed int, ok bool) 
 	})
 	return visible, notVisible, delayed, err == nil
 }
+
+// OldestAge is how long the oldest message of a queue has been kept, in flight or not; zero for an empty queue. ok is false
+// when the queue does not exist.
+func (e *Engine) OldestAge(name string) (age time.Duration, ok bool) {
+	err := e.on(name, func(q *queue, now time.Time) error {
+		if oldest, some := q.retained.top(); some {
+			age = now.Sub(oldest.retainedFrom)
+		}
+		return nil
+	})
+	return age, err == nil
+}
