@@ -27,6 +27,7 @@ import (
 	"agentworker/internal/emulator/apigateway"
 	"agentworker/internal/emulator/chaos"
 	"agentworker/internal/emulator/cloudformation"
+	"agentworker/internal/emulator/control"
 	"agentworker/internal/emulator/dynamodb"
 	"agentworker/internal/emulator/endpoint"
 	"agentworker/internal/emulator/lambda"
@@ -93,7 +94,9 @@ type Chain struct {
 	worker, submit, dlqalarm *lambda.Function
 	async                    *lambda.Async
 	lambdaAPI                atomic.Pointer[lambda.Handler]
-	mappings                 map[string]*mapping.Mapping // by queue name
+	plane                    atomic.Pointer[control.Plane]
+	mappings                 []*mapping.Managed
+	alarms                   []*alarm.Alarm
 
 	closers []closer // in the order of starting
 	failed  chan error
@@ -112,7 +115,7 @@ func Start(ctx context.Context, config Config) (_ *Chain, err error) {
 	if config.StopTimeout == 0 {
 		config.StopTimeout = 10 * time.Second
 	}
-	c := &Chain{config: config, log: config.Logger, failed: make(chan error, 16), mappings: map[string]*mapping.Mapping{}}
+	c := &Chain{config: config, log: config.Logger, failed: make(chan error, 16)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
@@ -259,6 +262,8 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 		front.SQS = c.sqsServer
 	}
 	front.Lambda = http.HandlerFunc(c.serveLambda)
+	front.CloudWatch = c.whenUp((*control.Plane).CloudWatch)
+	front.EventBridge = c.whenUp((*control.Plane).EventBridge)
 
 	e := endpoint.New(front)
 	c.later("AWS APIs", func(context.Context) error { return e.Close() })
@@ -267,15 +272,6 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 		c.later("SQS", func(context.Context) error { return c.sqsServer.Close() })
 	}
 	return nil
-}
-
-// serveLambda answers Invoke. The functions come later than the endpoint that they themselves call.
-func (c *Chain) serveLambda(w http.ResponseWriter, r *http.Request) {
-	if h := c.lambdaAPI.Load(); h != nil {
-		h.ServeHTTP(w, r)
-		return
-	}
-	http.Error(w, "the functions are not up yet", http.StatusServiceUnavailable)
 }
 
 // watch reports a table that ends by itself.
@@ -368,21 +364,27 @@ func (c *Chain) startConsumers() error {
 		if err != nil {
 			return err
 		}
-		c.mappings[q.main.name] = m
+		c.mappings = append(c.mappings, m)
 		start("mapping of "+q.main.name, m.Run)
 		a, err := c.alarm(q)
 		if err != nil {
 			return err
 		}
+		c.alarms = append(c.alarms, a)
 		start("alarm on "+q.dead.name, a.Run)
+	}
+	look, err := c.invoke(rulesPrincipal, ruleARN(sweepRule), sweepRule)
+	if err != nil {
+		return err
 	}
 	sweep, err := alarm.NewSchedule(alarm.ScheduleConfig{
 		Rule: sweepRule, Interval: c.config.Stack.SweepInterval, Logger: c.log,
-		Actions: []alarm.Action{alarm.Invoke(c.async, c.dlqalarm)},
+		Actions: []alarm.Action{look}, ActionARNs: []string{c.dlqalarm.ARN()},
 	})
 	if err != nil {
 		return err
 	}
+	c.startPlane(sweep)
 	start("schedule", sweep.Run)
 	return nil
 }

@@ -108,9 +108,9 @@ func (t turns) Invoke(ctx context.Context, payload []byte) (lambda.Result, error
 
 // mapping is the event source mapping that feeds the worker from a queue. It does not ask for more invocations at once
 // than there are workers, but for the two that are Lambda's minimum.
-func (c *Chain) mapping(q taskQueue, worker mapping.Invoker) (*mapping.Mapping, error) {
+func (c *Chain) mapping(q taskQueue, worker mapping.Invoker) (*mapping.Managed, error) {
 	concurrency := min(q.Mapping.MaximumConcurrency, max(c.config.Workers, 2))
-	return mapping.New(mapping.Config{
+	return mapping.NewManaged(mappingUUID(q.main.arn, c.worker.ARN()), c.worker.ARN(), mapping.Config{
 		QueueURL: q.main.url, QueueARN: q.main.arn, Region: region,
 		BatchSize: q.Mapping.BatchSize, BatchingWindow: q.Mapping.BatchingWindow, MaximumConcurrency: concurrency,
 		ReportBatchItemFailures: q.Mapping.ReportBatchItemFailures,
@@ -126,15 +126,20 @@ func (c *Chain) mapping(q taskQueue, worker mapping.Invoker) (*mapping.Mapping, 
 
 // alarm watches a dead-letter queue's depth, and has dlqalarm look when it changes.
 func (c *Chain) alarm(q taskQueue) (*alarm.Alarm, error) {
+	name := q.DeadLetterAlarmName()
+	look, err := c.invoke(alarmsPrincipal, alarmARN(name), name)
+	if err != nil {
+		return nil, err
+	}
 	return alarm.New(alarm.Config{
-		Name: q.DeadLetterAlarmName(), Description: "Messages in " + q.dead.name,
+		Name: name, ARN: alarmARN(name), Description: "Messages in " + q.dead.name,
 		Region: region, AccountID: account, QueueName: q.dead.name,
 		Metric: maximum(func(ctx context.Context) (int, error) {
 			visible, err := c.visible(ctx, q.dead)
 			return visible, wrap(err, "depth of %s", q.dead.name)
 		}),
-		AlarmActions: []alarm.Action{c.config.Chaos.Action(alarm.Invoke(c.async, c.dlqalarm))},
-		Logger:       c.log,
+		AlarmActions: []alarm.Action{c.config.Chaos.Action(look)}, AlarmActionARNs: []string{c.dlqalarm.ARN()},
+		Logger: c.log,
 	})
 }
 

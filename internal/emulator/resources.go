@@ -124,6 +124,8 @@ func createTable(ctx context.Context, client *dynamodb.Client, name string) erro
 	_, err = client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName:   &name,
 		BillingMode: ddbtypes.BillingModePayPerRequest,
+		// As deployed: it outlives mistakes.
+		DeletionProtectionEnabled: aws.Bool(true),
 		KeySchema: []ddbtypes.KeySchemaElement{
 			{AttributeName: aws.String("pk"), KeyType: ddbtypes.KeyTypeHash},
 			{AttributeName: aws.String("sk"), KeyType: ddbtypes.KeyTypeRange},

@@ -53,7 +53,7 @@ func newRoot(s *Session) *cobra.Command {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	root.AddCommand(newSubmit(s), newStatus(s), newResult(s), newHistory(s), newThread(s), newTicket(s), newLoad(s), newDLQ(s))
+	root.AddCommand(newSubmit(s), newStatus(s), newResult(s), newHistory(s), newThread(s), newTicket(s), newLoad(s), newDLQ(s), newDoctor(s))
 	prepare(root, s)
 	return root
 }

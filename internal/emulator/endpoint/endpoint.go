@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"agentworker/internal/emulator/cloudformation"
+	"agentworker/internal/emulator/control"
 )
 
 // Paths of what is no AWS service.
@@ -21,11 +23,12 @@ const (
 	HealthPath        = "/_local/health"
 )
 
-const functionsPath = "/2015-03-31/functions/"
+// lambdaPath is how the paths of Lambda's calls begin: with the date of their version.
+var lambdaPath = regexp.MustCompile(`^/20\d\d-\d\d-\d\d/(functions|event-source-mappings|account-settings)(/|$)`)
 
 // Config says who answers. What is nil is not served.
 type Config struct {
-	SQS, Lambda, SNS, CloudFormation http.Handler
+	SQS, Lambda, SNS, CloudFormation, CloudWatch, EventBridge http.Handler
 	// Notifications answers GET at NotificationsPath.
 	Notifications http.Handler
 	// DynamoDB is where DynamoDB and its streams are.
@@ -96,9 +99,13 @@ func (e *Endpoint) handler(r *http.Request) http.Handler {
 			return nil
 		}
 		return whole(e.dynamodb)
+	case strings.HasPrefix(target, control.CloudWatchTarget), target == "" && strings.HasPrefix(r.URL.Path, control.CloudWatchPath):
+		return e.config.CloudWatch
+	case strings.HasPrefix(target, control.EventBridgeTarget):
+		return e.config.EventBridge
 	case target != "":
 		return nil
-	case strings.HasPrefix(r.URL.Path, functionsPath):
+	case lambdaPath.MatchString(r.URL.Path):
 		return e.config.Lambda
 	case r.URL.Path == NotificationsPath && read:
 		return e.config.Notifications
@@ -119,7 +126,9 @@ func (e *Endpoint) served() []string {
 	}{
 		{e.config.SQS != nil, "SQS (X-Amz-Target: AmazonSQS.…)"},
 		{e.dynamodb != nil, "DynamoDB and its streams (X-Amz-Target: DynamoDB_20120810.… and DynamoDBStreams_20120810.…)"},
-		{e.config.Lambda != nil, "Lambda (" + functionsPath + "…)"},
+		{e.config.Lambda != nil, "Lambda (/2015-03-31/functions/… and its other paths)"},
+		{e.config.CloudWatch != nil, "CloudWatch (" + control.CloudWatchPath + "…, X-Amz-Target: " + control.CloudWatchTarget + "…)"},
+		{e.config.EventBridge != nil, "EventBridge (X-Amz-Target: " + control.EventBridgeTarget + "…)"},
 		{e.config.SNS != nil, "SNS (a posted form with an Action)"},
 		{e.config.CloudFormation != nil, "CloudFormation (a posted form of Version " + cloudformation.Version + ")"},
 		{e.config.Notifications != nil, "GET " + NotificationsPath},

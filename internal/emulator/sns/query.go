@@ -27,8 +27,9 @@ func (s *Server) service() awsquery.Service {
 		Namespace: namespace, Version: version,
 		Actions: map[string]awsquery.Action{
 			"Publish": s.callPublish, "CreateTopic": s.callCreateTopic, "ListTopics": s.callListTopics,
+			"GetTopicAttributes": s.callGetTopicAttributes, "SetTopicAttributes": s.callSetTopicAttributes,
 		},
-		Served: "Publish, CreateTopic and ListTopics",
+		Served: "Publish, CreateTopic, ListTopics, GetTopicAttributes and SetTopicAttributes",
 	}
 }
 

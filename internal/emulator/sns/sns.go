@@ -1,5 +1,5 @@
-// Package sns is a local Amazon SNS that keeps what is published for people to read: Publish, CreateTopic and ListTopics
-// over the AWS query protocol, as the SDKs and the CLI speak it. It delivers to no subscriber.
+// Package sns is a local Amazon SNS that keeps what is published for people to read: Publish, CreateTopic, ListTopics and
+// the attributes of a topic, over the AWS query protocol, as the SDKs and the CLI speak it. It delivers to no subscriber.
 //
 // Source: Amazon SNS API Reference, "Publish", "CreateTopic", "ListTopics", "Common Errors".
 package sns
@@ -64,6 +64,8 @@ type Server struct {
 	mu     sync.Mutex
 	topics []string // ARNs, sorted
 	kept   []Notification
+	// attributes are those that were set, by the topic's ARN.
+	attributes map[string]map[string]string
 }
 
 // New makes a service with the configured topics. It returns an error when a name is none that SNS takes.
@@ -71,7 +73,7 @@ func New(config Config) (*Server, error) {
 	config.Region = cmp.Or(config.Region, "us-east-1")
 	config.AccountID = cmp.Or(config.AccountID, "000000000000")
 	config.Keep = cmp.Or(config.Keep, DefaultKeep)
-	s := &Server{config: config}
+	s := &Server{config: config, attributes: map[string]map[string]string{}}
 	s.protocol = s.service()
 	for _, name := range config.Topics {
 		if _, err := s.CreateTopic(name); err != nil {
