@@ -1,0 +1,318 @@
+package doctor_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/jonboulle/clockwork"
+
+	"agentworker/infra/agentctl/doctor"
+	"agentworker/internal/emulator"
+)
+
+const topic = "arn:aws:sns:us-east-1:000000000000:agent-dead-letters"
+
+// Nothing is wrong with a stack as it comes up, and what could not be checked is said.
+func TestNothingIsFoundInASoundStack(t *testing.T) {
+	t.Parallel()
+	report := start(t).examine(t)
+	only(t, report)
+	want := []doctor.NotMade{
+		{What: "agent-checkpoints", Needs: "dynamodb:DescribeContinuousBackups"},
+		{What: "the roles' permissions", Needs: "iam:SimulatePrincipalPolicy"},
+	}
+	if diff := cmp.Diff(want, report.NotMade); diff != "" {
+		t.Errorf("not checked (-want +got):\n%s", diff)
+	}
+	if report.Stack != "agentworker-local" || report.Checks < 60 {
+		t.Errorf("got %d checks of %s, want 60 or more of agentworker-local", report.Checks, report.Stack)
+	}
+}
+
+// Each fault is planted alone into a running stack, by AWS's own calls where there are any, and is found by its name with
+// nothing beside it.
+func TestPlantedFaultsAreFound(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		config func(*emulator.Config)
+		plant  func(*testing.T, *stack)
+		want   []found
+	}{
+		"visibility below six times the worker's timeout": {
+			plant: func(t *testing.T, s *stack) { s.set(t, s.Tasks.URL, map[string]string{"VisibilityTimeout": "359"}) },
+			want:  []found{{"visibility-timeout", "agent-tasks"}},
+		},
+		"a batching window that the visibility does not count": {
+			plant: func(t *testing.T, s *stack) {
+				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.MaximumBatchingWindowInSeconds = aws.Int32(5) })
+			},
+			want: []found{{"visibility-timeout", "agent-tasks"}},
+		},
+		"few receives": {
+			plant: func(t *testing.T, s *stack) { s.redrive(t, s.arn(s.Ordered.DeadLetterURL), 3) },
+			want:  []found{{"max-receive-count", "agent-tasks-ordered"}},
+		},
+		"another number of receives than the worker is told": {
+			config: func(c *emulator.Config) { c.WorkerEnv = []string{"MAX_RECEIVE_COUNT=9"} },
+			want:   []found{{"max-receive-count", "worker"}},
+		},
+		"no redrive policy": {
+			plant: func(t *testing.T, s *stack) { s.set(t, s.Tasks.URL, map[string]string{"RedrivePolicy": ""}) },
+			want:  []found{{doctor.Redrive, "agent-tasks"}},
+		},
+		"dead letters go elsewhere": {
+			plant: func(t *testing.T, s *stack) {
+				_, err := s.sqs.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("elsewhere.fifo"), Attributes: map[string]string{"FifoQueue": "true"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.redrive(t, s.arn("elsewhere.fifo"), 5)
+			},
+			want: []found{{doctor.Redrive, "agent-tasks-ordered.fifo"}},
+		},
+		"a dead-letter queue with one of its own": {
+			plant: func(t *testing.T, s *stack) {
+				if _, err := s.sqs.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("further")}); err != nil {
+					t.Fatal(err)
+				}
+				s.set(t, s.Tasks.DeadLetterURL, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":5}`, s.arn("further"))})
+			},
+			want: []found{{doctor.Redrive, "agent-tasks-dlq"}},
+		},
+		"anybody's dead letters are let in": {
+			plant: func(t *testing.T, s *stack) {
+				s.set(t, s.Tasks.DeadLetterURL, map[string]string{"RedriveAllowPolicy": `{"redrivePermission":"allowAll"}`})
+			},
+			want: []found{{doctor.RedriveAllow, "agent-tasks-dlq"}},
+		},
+		"no dead letters are let in": {
+			plant: func(t *testing.T, s *stack) {
+				s.set(t, s.Ordered.DeadLetterURL, map[string]string{"RedriveAllowPolicy": `{"redrivePermission":"denyAll"}`})
+			},
+			want: []found{{doctor.RedriveAllow, "agent-tasks-ordered-dlq.fifo"}},
+		},
+		"a dead-letter queue that keeps messages no longer than the queue": {
+			plant: func(t *testing.T, s *stack) {
+				s.set(t, s.Tasks.DeadLetterURL, map[string]string{"MessageRetentionPeriod": "604800"})
+			},
+			want: []found{{"dead-letter-retention", "agent-tasks"}},
+		},
+		"a queue without encryption": {
+			plant: func(t *testing.T, s *stack) {
+				s.set(t, s.Ordered.URL, map[string]string{"SqsManagedSseEnabled": "false"})
+			},
+			want: []found{{doctor.Encryption, "agent-tasks-ordered.fifo"}},
+		},
+		"a queue that is gone": {
+			plant: func(t *testing.T, s *stack) {
+				if _, err := s.sqs.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: &s.Ordered.DeadLetterURL}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []found{{doctor.Presence, "agent-tasks-ordered-dlq.fifo"}},
+		},
+		"a dead letter": {
+			plant: func(t *testing.T, s *stack) {
+				if _, err := s.sqs.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &s.Tasks.DeadLetterURL, MessageBody: aws.String("dead")}); err != nil {
+					t.Fatal(err)
+				}
+				s.alarming(t, "agent-tasks-dlq-depth")
+			},
+			want: []found{{doctor.DeadLetters, "agent-tasks-dlq"}},
+		},
+		"the mapping is disabled": {
+			plant: func(t *testing.T, s *stack) {
+				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.Enabled = aws.Bool(false) })
+			},
+			want: []found{{doctor.Mapping, "agent-tasks"}},
+		},
+		"failures of a batch are not reported": {
+			plant: func(t *testing.T, s *stack) {
+				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) {
+					in.FunctionResponseTypes = []lambdatypes.FunctionResponseType{}
+				})
+			},
+			want: []found{{"partial-batch", "agent-tasks"}},
+		},
+		"the worker does not report failures": {
+			config: func(c *emulator.Config) { c.WorkerEnv = []string{"REPORT_BATCH_ITEM_FAILURES=false"} },
+			want:   []found{{"partial-batch", "worker"}},
+		},
+		"a mapping without a bound": {
+			plant: func(t *testing.T, s *stack) {
+				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.ScalingConfig = &lambdatypes.ScalingConfig{} })
+			},
+			want: []found{{"mapping-concurrency", "agent-tasks"}},
+		},
+		"another table": {
+			config: func(c *emulator.Config) { c.WorkerEnv = []string{"TABLE_NAME=yesterday"} },
+			want:   []found{{doctor.Environment, "worker"}},
+		},
+		"an environment that the worker does not start with": {
+			config: func(c *emulator.Config) { c.WorkerEnv = []string{"RETRIES=many"} },
+			want:   []found{{doctor.Environment, "worker"}},
+		},
+		"as many tries as receives": {
+			config: func(c *emulator.Config) { c.WorkerEnv = []string{"RETRIES=4"} },
+			want:   []found{{"max-receive-count", "agent-tasks"}, {"max-receive-count", "agent-tasks-ordered"}},
+		},
+		"records that expire before their messages": {
+			config: func(c *emulator.Config) { c.WorkerEnv = []string{"RECORD_RETENTION=48h"} },
+			want:   []found{{"record-retention", "agentworker-local"}},
+		},
+		"a function that never runs": {
+			plant: func(t *testing.T, s *stack) { s.reserve(t, "worker", 0) },
+			want:  []found{{doctor.Reserved, "worker"}},
+		},
+		"a reservation that starves the mappings": {
+			plant: func(t *testing.T, s *stack) { s.reserve(t, "worker", 3) },
+			want:  []found{{doctor.Reserved, "worker"}},
+		},
+		"an account that starves the mappings": {
+			plant: func(t *testing.T, s *stack) { s.reserve(t, "submit", 31) },
+			want:  []found{{doctor.Account, "worker"}},
+		},
+		"an alarm whose actions are disabled": {
+			plant: func(t *testing.T, s *stack) {
+				_, err := s.cloudwatch.DisableAlarmActions(t.Context(), &cloudwatch.DisableAlarmActionsInput{AlarmNames: []string{"agent-tasks-dlq-depth"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []found{{doctor.AlarmActions, "agent-tasks-dlq-depth"}},
+		},
+		"an alarm that is gone": {
+			plant: func(t *testing.T, s *stack) {
+				_, err := s.cloudwatch.DeleteAlarms(t.Context(), &cloudwatch.DeleteAlarmsInput{AlarmNames: []string{"agent-tasks-ordered-dlq-depth"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []found{{doctor.AlarmMissing, "agent-tasks-ordered-dlq-depth"}},
+		},
+		"an alarm that may not invoke its function": {
+			plant: func(t *testing.T, s *stack) { s.forbid(t, "agent-tasks-dlq-depth") },
+			want:  []found{{doctor.AlarmPermission, "agent-tasks-dlq-depth"}},
+		},
+		"a schedule that is disabled": {
+			plant: func(t *testing.T, s *stack) {
+				if _, err := s.events.DisableRule(t.Context(), &eventbridge.DisableRuleInput{Name: aws.String("dead-letter-sweep")}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []found{{doctor.Schedule, "dead-letter-sweep"}},
+		},
+		"a schedule that may not invoke its function": {
+			plant: func(t *testing.T, s *stack) { s.forbid(t, "dead-letter-sweep") },
+			want:  []found{{doctor.Schedule, "dead-letter-sweep"}},
+		},
+		"a table from which nothing expires": {
+			plant: func(t *testing.T, s *stack) { s.expire(t, "expires_at", false) },
+			want:  []found{{doctor.TTL, "agent-checkpoints"}},
+		},
+		"a table without deletion protection": {
+			plant: func(t *testing.T, s *stack) {
+				_, err := s.dynamodb.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{TableName: &s.Table, DeletionProtectionEnabled: aws.Bool(false)})
+				if err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []found{{doctor.Protection, "agent-checkpoints"}},
+		},
+		"a topic to which no alarm may publish": {
+			plant: func(t *testing.T, s *stack) { s.topicAttribute(t, "Policy", `{"Version":"2012-10-17","Statement":[]}`) },
+			want:  []found{{doctor.TopicPolicy, topic}},
+		},
+		"a topic with a key that alarms may not use": {
+			plant: func(t *testing.T, s *stack) { s.topicAttribute(t, "KmsMasterKeyId", "alias/aws/sns") },
+			want:  []found{{doctor.TopicKey, topic}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var change []func(*emulator.Config)
+			if test.config != nil {
+				change = append(change, test.config)
+			}
+			s := start(t, change...)
+			if test.plant != nil {
+				test.plant(t, s)
+			}
+			only(t, s.examine(t), test.want...)
+		})
+	}
+}
+
+// A message that nobody works off is found by its age, without receiving it: here one that is in flight for ever.
+func TestAMessageThatIsOlderThanItShouldBe(t *testing.T) {
+	t.Parallel()
+	clock := clockwork.NewFakeClock()
+	s := start(t, func(c *emulator.Config) { c.Clock = clock })
+	enable := func(on bool) {
+		s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.Enabled = &on })
+	}
+	enable(false)
+	if _, err := s.sqs.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &s.Tasks.URL, MessageBody: aws.String("held")}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.sqs.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: &s.Tasks.URL, VisibilityTimeout: 43200})
+	if err != nil || len(out.Messages) != 1 {
+		t.Fatalf("receive: got %+v, %v, want the message", out, err)
+	}
+	enable(true)
+	clock.Advance(30 * time.Minute)
+	only(t, s.examine(t))
+	clock.Advance(time.Minute)
+	only(t, s.examine(t), found{doctor.MessageAge, "agent-tasks"})
+}
+
+func (s *stack) redrive(t *testing.T, target string, receives int) {
+	t.Helper()
+	s.set(t, s.Ordered.URL, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, target, receives)})
+}
+
+func (s *stack) reserve(t *testing.T, function string, n int32) {
+	t.Helper()
+	_, err := s.lambda.PutFunctionConcurrency(t.Context(), &lambda.PutFunctionConcurrencyInput{FunctionName: &function, ReservedConcurrentExecutions: &n})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stack) forbid(t *testing.T, statement string) {
+	t.Helper()
+	_, err := s.lambda.RemovePermission(t.Context(), &lambda.RemovePermissionInput{FunctionName: aws.String("dlqalarm"), StatementId: &statement})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stack) expire(t *testing.T, attribute string, enabled bool) {
+	t.Helper()
+	_, err := s.dynamodb.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+		TableName: &s.Table, TimeToLiveSpecification: &ddbtypes.TimeToLiveSpecification{AttributeName: &attribute, Enabled: &enabled},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stack) topicAttribute(t *testing.T, name, value string) {
+	t.Helper()
+	_, err := s.sns.SetTopicAttributes(t.Context(), &sns.SetTopicAttributesInput{TopicArn: &s.TopicARN, AttributeName: &name, AttributeValue: &value})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

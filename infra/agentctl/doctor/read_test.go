@@ -1,0 +1,219 @@
+package doctor_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"agentworker/infra/agentctl/deployment"
+	"agentworker/infra/agentctl/doctor"
+)
+
+// call is one of AWS's, in the words of its protocol.
+type call struct{ name, body string }
+
+// nameOf tells which call a request is.
+func nameOf(r *http.Request, body []byte) string {
+	if target := r.Header.Get("X-Amz-Target"); target != "" {
+		return target[strings.LastIndex(target, ".")+1:]
+	}
+	if form, err := url.ParseQuery(string(body)); err == nil && form.Get("Action") != "" {
+		return form.Get("Action")
+	}
+	if _, operation, ok := strings.Cut(r.URL.Path, "/operation/"); ok {
+		return operation
+	}
+	return r.Method + " " + r.URL.Path
+}
+
+// behind is the stack behind an AWS that answers some calls otherwise: answer is asked for each, and gives false for those
+// that the stack shall answer.
+func (s *stack) behind(t *testing.T, answer func(w http.ResponseWriter, c call) bool) *deployment.Deployment {
+	t.Helper()
+	to, err := url.Parse(s.chain.AWSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if answer(w, call{nameOf(r, body), string(body)}) {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(transport.CloseIdleConnections)
+	t.Cleanup(server.Close)
+	d := s.at(t, server.URL)
+	t.Cleanup(func() {
+		if c, ok := d.AWS.HTTPClient.(interface{ CloseIdleConnections() }); ok {
+			c.CloseIdleConnections()
+		}
+	})
+	return d
+}
+
+func deny(w http.ResponseWriter, c call, code string) bool {
+	form := strings.Contains(c.body, "Action=")
+	w.Header().Set("X-Amzn-Errortype", code)
+	if form {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, `<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code><Message>no</Message></Error></ErrorResponse>`, code)
+		return true
+	}
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = fmt.Fprintf(w, `{"__type":%q,"message":"no"}`, code)
+	return true
+}
+
+// Whatever the operator may not do is said with the permission that it needs; nothing else is made of it, and the stack is
+// not called sound.
+func TestAMissingPermissionOfTheOperator(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for name, want := range map[string]struct{ code, needs string }{
+		"GetQueueAttributes":                             {"AccessDeniedException", "sqs:GetQueueAttributes"},
+		"ListStackResources":                             {"AccessDenied", "cloudformation:ListStackResources"},
+		"DescribeRule":                                   {"AccessDeniedException", "events:DescribeRule"},
+		"ListTargetsByRule":                              {"AccessDeniedException", "events:ListTargetsByRule"},
+		"DescribeTable":                                  {"AccessDeniedException", "dynamodb:DescribeTable"},
+		"DescribeTimeToLive":                             {"AccessDeniedException", "dynamodb:DescribeTimeToLive"},
+		"DescribeContinuousBackups":                      {"AccessDeniedException", "dynamodb:DescribeContinuousBackups"},
+		"GetTopicAttributes":                             {"AuthorizationError", "sns:GetTopicAttributes"},
+		"SimulatePrincipalPolicy":                        {"AccessDenied", "iam:SimulatePrincipalPolicy"},
+		"GET /2015-03-31/event-source-mappings":          {"AccessDeniedException", "lambda:ListEventSourceMappings"},
+		"GET /2016-08-19/account-settings":               {"AccessDeniedException", "lambda:GetAccountSettings"},
+		"GET /2015-03-31/functions/worker/configuration": {"AccessDeniedException", "lambda:GetFunctionConfiguration"},
+		"GET /2019-09-30/functions/worker/concurrency":   {"AccessDeniedException", "lambda:GetFunctionConcurrency"},
+		"GET /2015-03-31/functions/dlqalarm/policy":      {"AccessDeniedException", "lambda:GetPolicy"},
+	} {
+		t.Run(want.needs, func(t *testing.T) {
+			t.Parallel()
+			report, err := doctor.Examine(t.Context(), s.behind(t, func(w http.ResponseWriter, c call) bool {
+				return c.name == name && deny(w, c, want.code)
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			only(t, report)
+			refused := map[string]bool{}
+			for _, n := range report.NotMade {
+				if n.Refused {
+					refused[n.Needs] = true
+				}
+			}
+			if report.Sound() || len(refused) != 1 || !refused[want.needs] {
+				t.Errorf("got sound: %v, not permitted: %v, want %s alone", report.Sound(), refused, want.needs)
+			}
+		})
+	}
+}
+
+// IAM is asked for every action that the functions are known to need, on what they need it on.
+func TestARoleThatLacksAnActionIsFound(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	report, err := doctor.Examine(t.Context(), s.behind(t, func(w http.ResponseWriter, c call) bool {
+		form, err := url.ParseQuery(c.body)
+		if err != nil || form.Get("Action") != "SimulatePrincipalPolicy" {
+			return false
+		}
+		var results strings.Builder
+		for i := 1; form.Get(fmt.Sprintf("ActionNames.member.%d", i)) != ""; i++ {
+			action, decision := form.Get(fmt.Sprintf("ActionNames.member.%d", i)), "allowed"
+			lacks := action == "sqs:DeleteMessage" && strings.HasSuffix(form.Get("ResourceArns.member.1"), ":agent-tasks") ||
+				action == "dynamodb:Query" && form.Get("ResourceArns.member.1") == "arn:aws:dynamodb:us-east-1:000000000000:table/agent-checkpoints"
+			if form.Get("PolicySourceArn") == "arn:aws:iam::000000000000:role/worker" && lacks {
+				decision = "implicitDeny"
+			}
+			_, _ = fmt.Fprintf(&results, `<member><EvalActionName>%s</EvalActionName><EvalDecision>%s</EvalDecision></member>`, action, decision)
+		}
+		_, _ = fmt.Fprintf(w, `<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/"><SimulatePrincipalPolicyResult>
+			<IsTruncated>false</IsTruncated><EvaluationResults>%s</EvaluationResults></SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>`, results.String())
+		return true
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report, found{doctor.Role, "worker"})
+	if got, want := report.Findings[0].Problem, "worker: its role does not allow sqs:DeleteMessage on agent-tasks, dynamodb:Query on the table"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A table without point-in-time recovery is found where it can be asked for.
+func TestPointInTimeRecoveryIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for status, want := range map[string][]found{"ENABLED": nil, "DISABLED": {{doctor.Recovery, "agent-checkpoints"}}} {
+		report, err := doctor.Examine(t.Context(), s.behind(t, func(w http.ResponseWriter, c call) bool {
+			if c.name != "DescribeContinuousBackups" {
+				return false
+			}
+			_, _ = fmt.Fprintf(w, `{"ContinuousBackupsDescription":{"ContinuousBackupsStatus":"ENABLED","PointInTimeRecoveryDescription":{"PointInTimeRecoveryStatus":%q}}}`, status)
+			return true
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		only(t, report, want...)
+	}
+}
+
+// A stack that is not reached any more is an error, and no finding.
+func TestAConnectionThatBreaksIsAnError(t *testing.T) {
+	t.Parallel()
+	d := start(t).behind(t, func(w http.ResponseWriter, c call) bool {
+		if c.name != "GetTopicAttributes" {
+			return false
+		}
+		panic(http.ErrAbortHandler)
+	})
+	d.AWS.RetryMaxAttempts = 1
+	if report, err := doctor.Examine(t.Context(), d); err == nil {
+		t.Errorf("got %+v, want an error", report)
+	}
+	d = start(t).behind(t, func(w http.ResponseWriter, c call) bool {
+		return c.name == "DescribeTable" && deny(w, c, "ExpiredTokenException")
+	})
+	var unreachable *deployment.UnreachableError
+	if report, err := doctor.Examine(t.Context(), d); !errors.As(err, &unreachable) {
+		t.Errorf("got %+v, %v, want an UnreachableError that says to log in again", report, err)
+	}
+}
+
+// Looking changes nothing: every call reads, and none receives.
+func TestItOnlyReads(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	calls := map[string]bool{}
+	_, err := doctor.Examine(t.Context(), start(t).behind(t, func(_ http.ResponseWriter, c call) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[c.name] = true
+		return false
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range calls {
+		reads := slices.ContainsFunc([]string{"Get", "List", "Describe", "GET ", "SimulatePrincipalPolicy"}, func(verb string) bool { return strings.HasPrefix(name, verb) })
+		if !reads {
+			t.Errorf("it calls %s", name)
+		}
+	}
+	if len(calls) < 15 {
+		t.Errorf("got %d kinds of calls, want 15 or more: %v", len(calls), calls)
+	}
+}
