@@ -77,7 +77,7 @@ func deployed(t *testing.T) *doctor.State {
 		Table: "table", QueueURL: s.Tasks.Queue.URL, OrderedQueueURL: s.Ordered.Queue.URL, RecordRetention: 90 * day,
 	}))
 	s.DLQAlarm = function("dlqalarm", 30*time.Second, config.Variables(config.DLQAlarm{
-		Table: "table", DLQURL: s.Tasks.DeadLetter.URL, OrderedDLQURL: s.Ordered.DeadLetter.URL, TopicARN: topicARN, RecordRetention: 90 * day, MetricsNamespace: "agentworker",
+		Table: "table", QueueURL: s.Tasks.Queue.URL, OrderedQueueURL: s.Ordered.Queue.URL, DLQURL: s.Tasks.DeadLetter.URL, OrderedDLQURL: s.Ordered.DeadLetter.URL, TopicARN: topicARN, RecordRetention: 90 * day, MetricsNamespace: "agentworker",
 	}))
 	s.DLQAlarm.Policy = policy(t, `{"Statement":[
 		{"Effect":"Allow","Principal":{"Service":"lambda.alarms.cloudwatch.amazonaws.com"},"Action":"lambda:InvokeFunction","Condition":{"ArnLike":{"AWS:SourceArn":"`+alarmsARN+`prod-*-depth"}}},

@@ -280,3 +280,49 @@ func TestNotificationsAreServedAsJSON(t *testing.T) {
 		}
 	})
 }
+
+func TestTopicAttributes(t *testing.T) {
+	t.Parallel()
+	server, client := serve(t, sns.Config{Topics: []string{"alerts"}})
+	arn := server.TopicARN("alerts")
+	get := func() map[string]string {
+		t.Helper()
+		out, err := client.GetTopicAttributes(t.Context(), &awssns.GetTopicAttributesInput{TopicArn: &arn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Attributes
+	}
+	if a := get(); a["TopicArn"] != arn || !strings.Contains(a["Policy"], `"AWS:SourceOwner":"000000000000"`) || a["SubscriptionsConfirmed"] != "1" {
+		t.Errorf("a new topic: got %v, want the default policy and the one who reads here", a)
+	}
+	set := func(arn, name, value string) error {
+		_, err := client.SetTopicAttributes(t.Context(), &awssns.SetTopicAttributesInput{TopicArn: &arn, AttributeName: &name, AttributeValue: &value})
+		return err
+	}
+	if err := errors.Join(set(arn, "Policy", `{"Statement":[]}`), set(arn, "KmsMasterKeyId", "alias/mine")); err != nil {
+		t.Fatal(err)
+	}
+	if a := get(); a["Policy"] != `{"Statement":[]}` || a["KmsMasterKeyId"] != "alias/mine" {
+		t.Errorf("after a change: got %v, want it there", a)
+	}
+	if err := set(arn, "KmsMasterKeyId", ""); err != nil {
+		t.Fatal(err)
+	}
+	if a := get(); a["KmsMasterKeyId"] != "" {
+		t.Errorf("the key taken away: got %v", a)
+	}
+	for _, bad := range []error{set(arn, "Policy", "no JSON"), set(arn, "Owner", "me")} {
+		var api smithy.APIError
+		if !errors.As(bad, &api) || api.ErrorCode() != "InvalidParameter" {
+			t.Errorf("got %v, want an InvalidParameter", bad)
+		}
+	}
+	var absent *types.NotFoundException
+	if err := set(arn+"-other", "Policy", "{}"); !errors.As(err, &absent) {
+		t.Errorf("set another topic's: got %v, want NotFound", err)
+	}
+	if _, err := client.GetTopicAttributes(t.Context(), &awssns.GetTopicAttributesInput{TopicArn: aws.String(arn + "-other")}); !errors.As(err, &absent) {
+		t.Errorf("get another topic's: got %v, want NotFound", err)
+	}
+}

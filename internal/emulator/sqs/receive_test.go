@@ -385,3 +385,44 @@ func TestInFlightLimit(t *testing.T) {
 	w.wantBodies(w.receive(ordered, 10), "0", "1", "2")
 	w.wantBodies(w.receive(ordered, 10)) // no error in a FIFO queue
 }
+
+// The age of the oldest message counts from its sending, in flight or not, and nobody has to receive it.
+func TestAgeOfTheOldestMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	url := w.queue("tasks")
+	age := func() time.Duration {
+		t.Helper()
+		d, ok := w.server.OldestAge("tasks")
+		if !ok {
+			t.Fatal("there is no such queue")
+		}
+		return d
+	}
+	if got := age(); got != 0 {
+		t.Errorf("empty: got %v, want 0", got)
+	}
+	w.send(url, "first")
+	w.clock.Advance(time.Minute)
+	w.send(url, "second")
+	w.clock.Advance(time.Minute)
+	if got := age(); got != 2*time.Minute {
+		t.Errorf("got %v, want the first one's 2m", got)
+	}
+	out, err := w.client.ReceiveMessage(t.Context(), &awssqs.ReceiveMessageInput{QueueUrl: &url, VisibilityTimeout: 600})
+	if err != nil || len(out.Messages) != 1 || *out.Messages[0].Body != "first" {
+		t.Fatalf("receive: got %+v, %v, want the first", out, err)
+	}
+	if got := age(); got != 2*time.Minute {
+		t.Errorf("in flight: got %v, want 2m", got)
+	}
+	if _, err := w.client.DeleteMessage(t.Context(), &awssqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: out.Messages[0].ReceiptHandle}); err != nil {
+		t.Fatal(err)
+	}
+	if got := age(); got != time.Minute {
+		t.Errorf("the first one done: got %v, want the second one's 1m", got)
+	}
+	if _, ok := w.server.OldestAge("other"); ok {
+		t.Error("a queue that is not there has an age")
+	}
+}
