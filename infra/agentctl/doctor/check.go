@@ -1,6 +1,10 @@
 package doctor
 
-import "fmt"
+import (
+	"fmt"
+
+	"agentworker/internal/topology"
+)
 
 // Check is the name of one kind of check, stable for programs.
 type Check string
@@ -52,55 +56,92 @@ const (
 type about struct {
 	severity Severity
 	promise  string
-	mend     string // %s is the part
+	mend     string // "": only as below
+	// deed says that it is nothing of how the stack is set up: that cannot be put back as a whole.
+	deed bool
+	// settings are those of the CDK app that set it; "": none does, it can only have been changed by hand.
+	settings string
 }
 
-const redeploy = "deploy the stack again: make deploy"
+func setup(severity Severity, promise, mend, settings string) about {
+	return about{severity: severity, promise: promise, mend: mend, settings: settings}
+}
+
+func deed(severity Severity, promise, mend string) about {
+	return about{severity: severity, promise: promise, mend: mend, deed: true}
+}
+
+// How what was changed by hand is put back as a whole. A plain deployment compares templates, and sees nothing to do.
+// Source: AWS CloudFormation User Guide, "Using drift-aware change sets".
+const (
+	revert  = "a change set with --deployment-mode REVERT_DRIFT, since a plain deployment does not see what was changed by hand"
+	restart = "start make run again"
+)
+
+// how says what mends a finding: on one machine (plain) or on AWS.
+func (a about) how(plain bool) string {
+	whole := revert
+	switch {
+	case a.deed:
+		return a.mend
+	case plain:
+		whole = restart
+	case a.settings != "":
+		whole = "the CDK app's " + a.settings
+	}
+	if a.mend == "" {
+		return whole
+	}
+	return a.mend + "; or " + whole
+}
 
 // abouts is a table, not state: it is made anew for each examination.
 func abouts() map[Check]about {
+	const (
+		queue   = "aws sqs set-queue-attributes --attributes "
+		mapping = "aws lambda update-event-source-mapping "
+	)
 	return map[Check]about{
-		"visibility-timeout":    {Serious, takesEffectOnce, "cdk deploy -c visibilitySeconds=…, or leave it out: it then follows workerTimeoutSeconds and batchingWindowSeconds"},
-		"max-receive-count":     {Serious, nothingLost, "cdk deploy -c maxReceiveCount=…, with retries=… below it by two or more"},
-		"dead-letter-type":      {Critical, orderKept, redeploy},
-		"dead-letter-retention": {Critical, nothingLost, "cdk deploy -c queueRetentionDays=… -c deadLetterRetentionDays=…, up to 14"},
-		"partial-batch":         {Critical, nothingLost + "; " + batchMates, "aws lambda update-event-source-mapping --function-response-types ReportBatchItemFailures, and REPORT_BATCH_ITEM_FAILURES=true at the worker; or " + redeploy},
-		"mapping-concurrency":   {Serious, nothingLost, "cdk deploy -c concurrency=…"},
-		"batch":                 {Serious, orderKept, "cdk deploy -c batchSize=… -c batchingWindowSeconds=… -c orderedBatchSize=…"},
-		"function-timeout":      {Serious, endsVisibly, "cdk deploy -c workerTimeoutSeconds=…"},
-		"record-retention":      {Serious, takesEffectOnce, "cdk deploy -c recordRetentionDays=…"},
-		"sweep-interval":        {Minor, explainsItself, redeploy},
-		"alarm-period":          {Minor, explainsItself, redeploy},
-		"name":                  {Minor, endsVisibly, redeploy},
-		"range":                 {Serious, endsVisibly, redeploy},
+		Check(topology.RuleVisibility):     setup(Serious, takesEffectOnce, queue+"VisibilityTimeout=…", "visibilitySeconds, which follows workerTimeoutSeconds and batchingWindowSeconds when it is left out"),
+		Check(topology.RuleReceiveCount):   setup(Serious, nothingLost, queue+"RedrivePolicy=…", "maxReceiveCount, with retries below it by two or more"),
+		Check(topology.RuleDeadLetterType): setup(Critical, orderKept, "", ""),
+		Check(topology.RuleRetention):      setup(Critical, nothingLost, queue+"MessageRetentionPeriod=…", "queueRetentionDays and deadLetterRetentionDays"),
+		Check(topology.RulePartialBatch):   setup(Critical, nothingLost+"; "+batchMates, mapping+"--function-response-types ReportBatchItemFailures, with REPORT_BATCH_ITEM_FAILURES=true at the worker", ""),
+		Check(topology.RuleConcurrency):    setup(Serious, nothingLost, mapping+"--scaling-config MaximumConcurrency=…", "concurrency"),
+		Check(topology.RuleBatch):          setup(Serious, orderKept, mapping+"--batch-size …", "batchSize, batchingWindowSeconds and orderedBatchSize"),
+		Check(topology.RuleTimeout):        setup(Serious, endsVisibly, "aws lambda update-function-configuration --timeout …", "workerTimeoutSeconds"),
+		Check(topology.RuleRecords):        setup(Serious, takesEffectOnce, "", "recordRetentionDays"),
+		Check(topology.RuleSweep):          setup(Minor, explainsItself, "aws events put-rule --schedule-expression …", ""),
+		Check(topology.RuleAlarmPeriod):    setup(Minor, explainsItself, "aws cloudwatch put-metric-alarm --period 60 …", ""),
+		Check(topology.RuleRange):          setup(Serious, endsVisibly, "", ""),
 
-		Presence:        {Critical, endsVisibly, redeploy},
-		Environment:     {Critical, nothingLost, redeploy},
-		Redrive:         {Critical, endsVisibly, "aws sqs set-queue-attributes with a RedrivePolicy to the stack's own dead-letter queue; or " + redeploy},
-		RedriveAllow:    {Serious, endsVisibly, "aws sqs set-queue-attributes with a RedriveAllowPolicy byQueue that names the queue; or " + redeploy},
-		Encryption:      {Serious, keptPrivate, "aws sqs set-queue-attributes --attributes SqsManagedSseEnabled=true; or " + redeploy},
-		TLS:             {Minor, keptPrivate, redeploy},
-		DeadLetters:     {Serious, endsVisibly, "agentctl dlq ls says why they failed; when that is mended: agentctl dlq redrive"},
-		MessageAge:      {Critical, endsVisibly, "README, the heading of the queue's age alarm; are there worker errors or throttles?"},
-		Mapping:         {Critical, endsVisibly, "aws lambda update-event-source-mapping --enabled; or " + redeploy},
-		Consumer:        {Critical, nothingLost, "aws lambda delete-event-source-mapping, of the one that is not the stack's"},
-		Filter:          {Critical, nothingLost, "aws lambda update-event-source-mapping --filter-criteria '{}'"},
-		FunctionState:   {Critical, endsVisibly, redeploy},
-		Runtime:         {Minor, endsVisibly, redeploy},
-		Reserved:        {Critical, endsVisibly, "aws lambda delete-function-concurrency, or put-function-concurrency of what the mappings need"},
-		Account:         {Serious, nothingLost, "cdk deploy -c concurrency=…, or ask AWS for a higher quota of concurrent executions"},
-		Role:            {Critical, endsVisibly, "give the role what it lacks: " + redeploy},
-		AlarmMissing:    {Serious, explainsItself, redeploy},
-		AlarmActions:    {Serious, explainsItself, "aws cloudwatch enable-alarm-actions; or " + redeploy},
-		AlarmState:      {Serious, explainsItself, "README, the heading of the alarm's name"},
-		AlarmPermission: {Serious, explainsItself, "aws lambda add-permission for the principal and the source ARN; or " + redeploy},
-		Schedule:        {Serious, explainsItself, "aws events enable-rule; or " + redeploy},
-		TTL:             {Minor, costsTheSame, "aws dynamodb update-time-to-live with expires_at; or " + redeploy},
-		Recovery:        {Minor, nothingLost, "aws dynamodb update-continuous-backups; or " + redeploy},
-		Protection:      {Minor, nothingLost, "aws dynamodb update-table --deletion-protection-enabled; or " + redeploy},
-		TopicPolicy:     {Serious, explainsItself, redeploy},
-		TopicKey:        {Serious, explainsItself, "take the key away, or use one of your own whose policy lets CloudWatch use it"},
-		Subscribers:     {Serious, explainsItself, "aws sns subscribe, or cdk deploy -c alarmEmail=…"},
+		Presence:        setup(Critical, endsVisibly, "", ""),
+		Environment:     setup(Critical, nothingLost, "aws lambda update-function-configuration --environment …", ""),
+		Redrive:         setup(Critical, endsVisibly, queue+"RedrivePolicy=…, to the stack's own dead-letter queue", ""),
+		RedriveAllow:    setup(Serious, endsVisibly, queue+"RedriveAllowPolicy=…, byQueue and with the queue's ARN", ""),
+		Encryption:      setup(Serious, keptPrivate, queue+"SqsManagedSseEnabled=true", ""),
+		TLS:             setup(Minor, keptPrivate, "a policy that denies everything where aws:SecureTransport is false", ""),
+		DeadLetters:     deed(Serious, endsVisibly, "agentctl dlq ls says why they failed; when that is mended: agentctl dlq redrive"),
+		MessageAge:      deed(Critical, endsVisibly, "the README says under the queue's age alarm where to look: throttles, errors of the worker, a dependency that is down"),
+		Mapping:         setup(Critical, endsVisibly, mapping+"--enabled", ""),
+		Consumer:        deed(Critical, nothingLost, "aws lambda delete-event-source-mapping, of the one that is not the stack's"),
+		Filter:          setup(Critical, nothingLost, mapping+"--filter-criteria '{}'", ""),
+		FunctionState:   deed(Critical, endsVisibly, "aws lambda get-function-configuration says more of the reason"),
+		Runtime:         setup(Minor, endsVisibly, "aws lambda update-function-configuration --runtime "+wantedRuntime, ""),
+		Reserved:        setup(Critical, endsVisibly, "aws lambda delete-function-concurrency, or put-function-concurrency with what the mappings ask for", ""),
+		Account:         deed(Serious, nothingLost, "cdk deploy -c concurrency=…, or ask AWS for a higher quota of concurrent executions"),
+		Role:            setup(Critical, endsVisibly, "give the role what it lacks", ""),
+		AlarmMissing:    setup(Serious, explainsItself, "", ""),
+		AlarmActions:    setup(Serious, explainsItself, "aws cloudwatch enable-alarm-actions, or put-metric-alarm with --alarm-actions", ""),
+		AlarmState:      deed(Serious, explainsItself, "the README says under the alarm's name what to do"),
+		AlarmPermission: setup(Serious, explainsItself, "aws lambda add-permission --action "+invokeAction+" --principal … --source-arn …", ""),
+		Schedule:        setup(Serious, explainsItself, "aws events enable-rule, put-targets, or aws lambda add-permission", ""),
+		TTL:             setup(Minor, costsTheSame, "aws dynamodb update-time-to-live with "+ttlAttribute, ""),
+		Recovery:        setup(Minor, nothingLost, "aws dynamodb update-continuous-backups", ""),
+		Protection:      setup(Minor, nothingLost, "aws dynamodb update-table --deletion-protection-enabled", ""),
+		TopicPolicy:     setup(Serious, explainsItself, "aws sns set-topic-attributes --attribute-name Policy …", ""),
+		TopicKey:        setup(Serious, explainsItself, "take the key away, or use one of your own whose policy lets CloudWatch use it", ""),
+		Subscribers:     deed(Serious, explainsItself, "aws sns subscribe, or cdk deploy -c alarmEmail=…"),
 	}
 }
 
@@ -113,6 +154,8 @@ type subject struct {
 // examination collects judgements. Several about the same subject count as one, of which the first problem is told: the
 // others would be its consequences.
 type examination struct {
+	plain    bool
+	abouts   map[Check]about
 	seen     map[subject]bool // true: something is wrong
 	findings []Finding
 }
@@ -125,9 +168,9 @@ func (e *examination) check(c Check, part string, ok bool, format string, args .
 	if ok || already {
 		return ok
 	}
-	a := abouts()[c]
+	a := e.abouts[c]
 	e.findings = append(e.findings, Finding{
-		Check: c, Part: part, Severity: a.severity, Problem: fmt.Sprintf(format, args...), Promise: a.promise, Mend: a.mend,
+		Check: c, Part: part, Severity: a.severity, Problem: fmt.Sprintf(format, args...), Promise: a.promise, Mend: a.how(e.plain),
 	})
 	return false
 }

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,12 +133,16 @@ func TestEachFaultOfADeployedStackIsOneFinding(t *testing.T) {
 		"enough reserved":     {func(s *doctor.State) { s.Worker.Reserved, s.Account.Unreserved = aws.Int(20), 0 }, nil},
 		"too little reserved": {func(s *doctor.State) { s.Worker.Reserved = aws.Int(19) }, []found{{doctor.Reserved, "worker"}}},
 		"submit stopped":      {func(s *doctor.State) { s.Submit.Reserved = aws.Int(0) }, []found{{doctor.Reserved, "submit"}}},
-		"a slow API":          {func(s *doctor.State) { s.Submit.Timeout = time.Minute }, []found{{"function-timeout", "submit"}}},
-		"a longer worker":     {func(s *doctor.State) { s.Worker.Timeout = 61 * time.Second }, []found{{"visibility-timeout", "agent-tasks-ordered-prod-1a2b"}, {"visibility-timeout", "agent-tasks-prod-1a2b"}}},
-		"a failed function":   {func(s *doctor.State) { s.DLQAlarm.State = "Failed" }, []found{{doctor.FunctionState, "dlqalarm"}}},
-		"a failed update":     {func(s *doctor.State) { s.Worker.LastUpdate = "Failed" }, []found{{doctor.FunctionState, "worker"}}},
-		"an idle function":    {func(s *doctor.State) { s.DLQAlarm.State = "Inactive" }, nil},
-		"another runtime":     {func(s *doctor.State) { s.Submit.Runtime = "provided.al2" }, []found{{doctor.Runtime, "submit"}}},
+		"little memory":       {func(s *doctor.State) { s.Worker.MemoryMiB = 64 }, []found{{"range", "worker"}}},
+		"a dead-letter queue of another type": {
+			func(s *doctor.State) { s.Ordered.DeadLetter.FIFO = false }, []found{{"dead-letter-type", "agent-tasks-ordered-prod-1a2b"}},
+		},
+		"a slow API":        {func(s *doctor.State) { s.Submit.Timeout = time.Minute }, []found{{"function-timeout", "submit"}}},
+		"a longer worker":   {func(s *doctor.State) { s.Worker.Timeout = 61 * time.Second }, []found{{"visibility-timeout", "agent-tasks-ordered-prod-1a2b"}, {"visibility-timeout", "agent-tasks-prod-1a2b"}}},
+		"a failed function": {func(s *doctor.State) { s.DLQAlarm.State = "Failed" }, []found{{doctor.FunctionState, "dlqalarm"}}},
+		"a failed update":   {func(s *doctor.State) { s.Worker.LastUpdate = "Failed" }, []found{{doctor.FunctionState, "worker"}}},
+		"an idle function":  {func(s *doctor.State) { s.DLQAlarm.State = "Inactive" }, nil},
+		"another runtime":   {func(s *doctor.State) { s.Submit.Runtime = "provided.al2" }, []found{{doctor.Runtime, "submit"}}},
 		"a role that lacks an action": {
 			func(s *doctor.State) { s.Worker.Denied = []string{"sqs:ChangeMessageVisibility on agent-tasks"} }, []found{{doctor.Role, "worker"}},
 		},
@@ -219,6 +224,24 @@ func TestWhatCouldNotBeLookedAt(t *testing.T) {
 		report := s.Judge(now)
 		if report.Sound() != want || len(report.NotMade) != 1 || len(report.Findings) != 0 {
 			t.Errorf("refused %v: got sound %v and %+v, want %v and the reason once", refused, report.Sound(), report.NotMade, want)
+		}
+	}
+}
+
+// On AWS a fault is mended by a command, by a setting of the CDK app, or by a change set that sees what was changed by
+// hand; what is no matter of set-up is mended by a deed alone.
+func TestWhatMendsAFaultOnAWS(t *testing.T) {
+	t.Parallel()
+	s := deployed(t)
+	s.Tasks.Queue.Visibility, s.Ordered.Queue.ManagedEncryption, s.Tasks.DeadLetter.Messages = time.Minute, false, 1
+	for _, f := range s.Judge(now).Findings {
+		want := map[doctor.Check]string{
+			"visibility-timeout": "; or the CDK app's visibilitySeconds",
+			doctor.Encryption:    "; or a change set with --deployment-mode REVERT_DRIFT",
+			doctor.DeadLetters:   "when that is mended: agentctl dlq redrive",
+		}[f.Check]
+		if want == "" || !strings.Contains(f.Mend, want) {
+			t.Errorf("%s: got %q, want %q in it", f.Check, f.Mend, want)
 		}
 	}
 }
