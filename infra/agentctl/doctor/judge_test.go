@@ -233,7 +233,7 @@ func TestWhatCouldNotBeLookedAt(t *testing.T) {
 func TestWhatMendsAFaultOnAWS(t *testing.T) {
 	t.Parallel()
 	s := deployed(t)
-	s.Tasks.Queue.Visibility, s.Ordered.Queue.ManagedEncryption, s.Tasks.DeadLetter.Messages = time.Minute, false, 1
+	s.Tasks.Queue.Visibility, s.Ordered.Queue.ManagedEncryption, s.Tasks.DeadLetter.Messages = 359*time.Second, false, 1
 	for _, f := range s.Judge(now).Findings {
 		want := map[doctor.Check]string{
 			"visibility-timeout": "; or the CDK app's visibilitySeconds",
