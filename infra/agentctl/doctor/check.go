@@ -160,19 +160,18 @@ type examination struct {
 	findings []Finding
 }
 
-// check makes a judgement and returns ok. The problem's format and arguments are only used when it is not.
-func (e *examination) check(c Check, part string, ok bool, format string, args ...any) bool {
+// check makes a judgement. The problem's format and arguments are only used when it is not.
+func (e *examination) check(c Check, part string, ok bool, format string, args ...any) {
 	at := subject{c, part}
 	already := e.seen[at]
 	e.seen[at] = already || !ok
 	if ok || already {
-		return ok
+		return
 	}
 	a := e.abouts[c]
 	e.findings = append(e.findings, Finding{
 		Check: c, Part: part, Severity: a.severity, Problem: fmt.Sprintf(format, args...), Promise: a.promise, Mend: a.how(e.plain),
 	})
-	return false
 }
 
 // wrong tells whether a check has come out badly for any part.

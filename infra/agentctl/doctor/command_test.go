@@ -30,8 +30,8 @@ func TestAgentctlDoctor(t *testing.T) {
 		t.Errorf("sound: got exit code %d\n%s%s", code, out, problems)
 	}
 
-	s.set(t, s.Tasks.URL, map[string]string{"SqsManagedSseEnabled": "false"})
-	s.set(t, s.Tasks.DeadLetterURL, map[string]string{"MessageRetentionPeriod": "3600"})
+	s.set(s.Tasks.URL, map[string]string{"SqsManagedSseEnabled": "false"})
+	s.set(s.Tasks.DeadLetterURL, map[string]string{"MessageRetentionPeriod": "3600"})
 	code, out, problems = agentctl(t, s.chain.AWSURL(), "doctor")
 	worst := "critical  agent-tasks: dead-letter queue keeps messages for 1h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts\n" +
 		"  promise  nothing accepted is lost\n" +

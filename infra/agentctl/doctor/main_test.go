@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 
 // stack is a local chain, whose functions do nothing, as doctor finds it.
 type stack struct {
+	*testing.T
 	*deployment.Deployment
 	chain *emulator.Chain
 
@@ -76,7 +77,7 @@ func start(t *testing.T, change ...func(*emulator.Config)) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stack{chain: chain}
+	s := &stack{T: t, chain: chain}
 	t.Cleanup(func() {
 		if err := chain.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
@@ -119,10 +120,10 @@ func (s *stack) examine(t *testing.T) doctor.Report {
 }
 
 // set changes attributes of a queue.
-func (s *stack) set(t *testing.T, url string, attributes map[string]string) {
-	t.Helper()
-	if _, err := s.sqs.SetQueueAttributes(t.Context(), &sqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: attributes}); err != nil {
-		t.Fatal(err)
+func (s *stack) set(url string, attributes map[string]string) {
+	s.Helper()
+	if _, err := s.sqs.SetQueueAttributes(s.Context(), &sqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: attributes}); err != nil {
+		s.Fatal(err)
 	}
 }
 
@@ -132,30 +133,30 @@ func (s *stack) arn(url string) string {
 }
 
 // update changes the mapping of the queue of independent tasks.
-func (s *stack) update(t *testing.T, change func(*lambda.UpdateEventSourceMappingInput)) {
-	t.Helper()
-	out, err := s.lambda.ListEventSourceMappings(t.Context(), &lambda.ListEventSourceMappingsInput{EventSourceArn: aws.String(s.arn(s.Tasks.URL))})
+func (s *stack) update(change func(*lambda.UpdateEventSourceMappingInput)) {
+	s.Helper()
+	out, err := s.lambda.ListEventSourceMappings(s.Context(), &lambda.ListEventSourceMappingsInput{EventSourceArn: aws.String(s.arn(s.Tasks.URL))})
 	if err != nil || len(out.EventSourceMappings) != 1 {
-		t.Fatalf("got %+v, %v, want one mapping", out, err)
+		s.Fatalf("got %+v, %v, want one mapping", out, err)
 	}
 	in := &lambda.UpdateEventSourceMappingInput{UUID: out.EventSourceMappings[0].UUID}
 	change(in)
-	if _, err := s.lambda.UpdateEventSourceMapping(t.Context(), in); err != nil {
-		t.Fatal(err)
+	if _, err := s.lambda.UpdateEventSourceMapping(s.Context(), in); err != nil {
+		s.Fatal(err)
 	}
 }
 
 // alarming waits until the alarm on a dead-letter queue has gone off.
-func (s *stack) alarming(t *testing.T, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+func (s *stack) alarming(name string) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
 	ask := time.NewTicker(50 * time.Millisecond)
 	defer ask.Stop()
 	for {
 		out, err := s.cloudwatch.DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{name}})
 		if err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		if len(out.MetricAlarms) == 1 && out.MetricAlarms[0].StateValue == cwtypes.StateValueAlarm {
 			return
@@ -163,7 +164,7 @@ func (s *stack) alarming(t *testing.T, name string) {
 		select {
 		case <-ask.C:
 		case <-ctx.Done():
-			t.Fatalf("%s has not gone off: %+v", name, out.MetricAlarms)
+			s.Fatalf("%s has not gone off: %+v", name, out.MetricAlarms)
 		}
 	}
 }

@@ -46,21 +46,21 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		config func(*emulator.Config)
-		plant  func(*testing.T, *stack)
+		plant  func(*stack)
 		want   []found
 	}{
 		"visibility below six times the worker's timeout": {
-			plant: func(t *testing.T, s *stack) { s.set(t, s.Tasks.URL, map[string]string{"VisibilityTimeout": "359"}) },
+			plant: func(s *stack) { s.set(s.Tasks.URL, map[string]string{"VisibilityTimeout": "359"}) },
 			want:  []found{{"visibility-timeout", "agent-tasks"}},
 		},
 		"a batching window that the visibility does not count": {
-			plant: func(t *testing.T, s *stack) {
-				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.MaximumBatchingWindowInSeconds = aws.Int32(5) })
+			plant: func(s *stack) {
+				s.update(func(in *lambda.UpdateEventSourceMappingInput) { in.MaximumBatchingWindowInSeconds = aws.Int32(5) })
 			},
 			want: []found{{"visibility-timeout", "agent-tasks"}},
 		},
 		"few receives": {
-			plant: func(t *testing.T, s *stack) { s.redrive(t, s.arn(s.Ordered.DeadLetterURL), 3) },
+			plant: func(s *stack) { s.redrive(s.arn(s.Ordered.DeadLetterURL), 3) },
 			want:  []found{{"max-receive-count", "agent-tasks-ordered"}},
 		},
 		"another number of receives than the worker is told": {
@@ -68,78 +68,78 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			want:   []found{{"max-receive-count", "worker"}},
 		},
 		"no redrive policy": {
-			plant: func(t *testing.T, s *stack) { s.set(t, s.Tasks.URL, map[string]string{"RedrivePolicy": ""}) },
+			plant: func(s *stack) { s.set(s.Tasks.URL, map[string]string{"RedrivePolicy": ""}) },
 			want:  []found{{doctor.Redrive, "agent-tasks"}},
 		},
 		"dead letters go elsewhere": {
-			plant: func(t *testing.T, s *stack) {
-				_, err := s.sqs.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("elsewhere.fifo"), Attributes: map[string]string{"FifoQueue": "true"}})
+			plant: func(s *stack) {
+				_, err := s.sqs.CreateQueue(s.Context(), &sqs.CreateQueueInput{QueueName: aws.String("elsewhere.fifo"), Attributes: map[string]string{"FifoQueue": "true"}})
 				if err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
-				s.redrive(t, s.arn("elsewhere.fifo"), 5)
+				s.redrive(s.arn("elsewhere.fifo"), 5)
 			},
 			want: []found{{doctor.Redrive, "agent-tasks-ordered.fifo"}},
 		},
 		"a dead-letter queue with one of its own": {
-			plant: func(t *testing.T, s *stack) {
-				if _, err := s.sqs.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("further")}); err != nil {
-					t.Fatal(err)
+			plant: func(s *stack) {
+				if _, err := s.sqs.CreateQueue(s.Context(), &sqs.CreateQueueInput{QueueName: aws.String("further")}); err != nil {
+					s.Fatal(err)
 				}
-				s.set(t, s.Tasks.DeadLetterURL, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":5}`, s.arn("further"))})
+				s.set(s.Tasks.DeadLetterURL, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":5}`, s.arn("further"))})
 			},
 			want: []found{{doctor.Redrive, "agent-tasks-dlq"}},
 		},
 		"anybody's dead letters are let in": {
-			plant: func(t *testing.T, s *stack) {
-				s.set(t, s.Tasks.DeadLetterURL, map[string]string{"RedriveAllowPolicy": `{"redrivePermission":"allowAll"}`})
+			plant: func(s *stack) {
+				s.set(s.Tasks.DeadLetterURL, map[string]string{"RedriveAllowPolicy": `{"redrivePermission":"allowAll"}`})
 			},
 			want: []found{{doctor.RedriveAllow, "agent-tasks-dlq"}},
 		},
 		"no dead letters are let in": {
-			plant: func(t *testing.T, s *stack) {
-				s.set(t, s.Ordered.DeadLetterURL, map[string]string{"RedriveAllowPolicy": `{"redrivePermission":"denyAll"}`})
+			plant: func(s *stack) {
+				s.set(s.Ordered.DeadLetterURL, map[string]string{"RedriveAllowPolicy": `{"redrivePermission":"denyAll"}`})
 			},
 			want: []found{{doctor.RedriveAllow, "agent-tasks-ordered-dlq.fifo"}},
 		},
 		"a dead-letter queue that keeps messages no longer than the queue": {
-			plant: func(t *testing.T, s *stack) {
-				s.set(t, s.Tasks.DeadLetterURL, map[string]string{"MessageRetentionPeriod": "604800"})
+			plant: func(s *stack) {
+				s.set(s.Tasks.DeadLetterURL, map[string]string{"MessageRetentionPeriod": "604800"})
 			},
 			want: []found{{"dead-letter-retention", "agent-tasks"}},
 		},
 		"a queue without encryption": {
-			plant: func(t *testing.T, s *stack) {
-				s.set(t, s.Ordered.URL, map[string]string{"SqsManagedSseEnabled": "false"})
+			plant: func(s *stack) {
+				s.set(s.Ordered.URL, map[string]string{"SqsManagedSseEnabled": "false"})
 			},
 			want: []found{{doctor.Encryption, "agent-tasks-ordered.fifo"}},
 		},
 		"a queue that is gone": {
-			plant: func(t *testing.T, s *stack) {
-				if _, err := s.sqs.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: &s.Ordered.DeadLetterURL}); err != nil {
-					t.Fatal(err)
+			plant: func(s *stack) {
+				if _, err := s.sqs.DeleteQueue(s.Context(), &sqs.DeleteQueueInput{QueueUrl: &s.Ordered.DeadLetterURL}); err != nil {
+					s.Fatal(err)
 				}
 			},
 			want: []found{{doctor.Presence, "agent-tasks-ordered-dlq.fifo"}},
 		},
 		"a dead letter": {
-			plant: func(t *testing.T, s *stack) {
-				if _, err := s.sqs.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &s.Tasks.DeadLetterURL, MessageBody: aws.String("dead")}); err != nil {
-					t.Fatal(err)
+			plant: func(s *stack) {
+				if _, err := s.sqs.SendMessage(s.Context(), &sqs.SendMessageInput{QueueUrl: &s.Tasks.DeadLetterURL, MessageBody: aws.String("dead")}); err != nil {
+					s.Fatal(err)
 				}
-				s.alarming(t, "agent-tasks-dlq-depth")
+				s.alarming("agent-tasks-dlq-depth")
 			},
 			want: []found{{doctor.DeadLetters, "agent-tasks-dlq"}},
 		},
 		"the mapping is disabled": {
-			plant: func(t *testing.T, s *stack) {
-				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.Enabled = aws.Bool(false) })
+			plant: func(s *stack) {
+				s.update(func(in *lambda.UpdateEventSourceMappingInput) { in.Enabled = aws.Bool(false) })
 			},
 			want: []found{{doctor.Mapping, "agent-tasks"}},
 		},
 		"failures of a batch are not reported": {
-			plant: func(t *testing.T, s *stack) {
-				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) {
+			plant: func(s *stack) {
+				s.update(func(in *lambda.UpdateEventSourceMappingInput) {
 					in.FunctionResponseTypes = []lambdatypes.FunctionResponseType{}
 				})
 			},
@@ -150,8 +150,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			want:   []found{{"partial-batch", "worker"}},
 		},
 		"a mapping without a bound": {
-			plant: func(t *testing.T, s *stack) {
-				s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.ScalingConfig = &lambdatypes.ScalingConfig{} })
+			plant: func(s *stack) {
+				s.update(func(in *lambda.UpdateEventSourceMappingInput) { in.ScalingConfig = &lambdatypes.ScalingConfig{} })
 			},
 			want: []found{{"mapping-concurrency", "agent-tasks"}},
 		},
@@ -172,70 +172,70 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			want:   []found{{"record-retention", "agentworker-local"}},
 		},
 		"a function that never runs": {
-			plant: func(t *testing.T, s *stack) { s.reserve(t, "worker", 0) },
+			plant: func(s *stack) { s.reserve("worker", 0) },
 			want:  []found{{doctor.Reserved, "worker"}},
 		},
 		"a reservation that starves the mappings": {
-			plant: func(t *testing.T, s *stack) { s.reserve(t, "worker", 3) },
+			plant: func(s *stack) { s.reserve("worker", 3) },
 			want:  []found{{doctor.Reserved, "worker"}},
 		},
 		"an account that starves the mappings": {
-			plant: func(t *testing.T, s *stack) { s.reserve(t, "submit", 31) },
+			plant: func(s *stack) { s.reserve("submit", 31) },
 			want:  []found{{doctor.Account, "worker"}},
 		},
 		"an alarm whose actions are disabled": {
-			plant: func(t *testing.T, s *stack) {
-				_, err := s.cloudwatch.DisableAlarmActions(t.Context(), &cloudwatch.DisableAlarmActionsInput{AlarmNames: []string{"agent-tasks-dlq-depth"}})
+			plant: func(s *stack) {
+				_, err := s.cloudwatch.DisableAlarmActions(s.Context(), &cloudwatch.DisableAlarmActionsInput{AlarmNames: []string{"agent-tasks-dlq-depth"}})
 				if err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 			},
 			want: []found{{doctor.AlarmActions, "agent-tasks-dlq-depth"}},
 		},
 		"an alarm that is gone": {
-			plant: func(t *testing.T, s *stack) {
-				_, err := s.cloudwatch.DeleteAlarms(t.Context(), &cloudwatch.DeleteAlarmsInput{AlarmNames: []string{"agent-tasks-ordered-dlq-depth"}})
+			plant: func(s *stack) {
+				_, err := s.cloudwatch.DeleteAlarms(s.Context(), &cloudwatch.DeleteAlarmsInput{AlarmNames: []string{"agent-tasks-ordered-dlq-depth"}})
 				if err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 			},
 			want: []found{{doctor.AlarmMissing, "agent-tasks-ordered-dlq-depth"}},
 		},
 		"an alarm that may not invoke its function": {
-			plant: func(t *testing.T, s *stack) { s.forbid(t, "agent-tasks-dlq-depth") },
+			plant: func(s *stack) { s.forbid("agent-tasks-dlq-depth") },
 			want:  []found{{doctor.AlarmPermission, "agent-tasks-dlq-depth"}},
 		},
 		"a schedule that is disabled": {
-			plant: func(t *testing.T, s *stack) {
-				if _, err := s.events.DisableRule(t.Context(), &eventbridge.DisableRuleInput{Name: aws.String("dead-letter-sweep")}); err != nil {
-					t.Fatal(err)
+			plant: func(s *stack) {
+				if _, err := s.events.DisableRule(s.Context(), &eventbridge.DisableRuleInput{Name: aws.String("dead-letter-sweep")}); err != nil {
+					s.Fatal(err)
 				}
 			},
 			want: []found{{doctor.Schedule, "dead-letter-sweep"}},
 		},
 		"a schedule that may not invoke its function": {
-			plant: func(t *testing.T, s *stack) { s.forbid(t, "dead-letter-sweep") },
+			plant: func(s *stack) { s.forbid("dead-letter-sweep") },
 			want:  []found{{doctor.Schedule, "dead-letter-sweep"}},
 		},
 		"a table from which nothing expires": {
-			plant: func(t *testing.T, s *stack) { s.expire(t, "expires_at", false) },
+			plant: func(s *stack) { s.expire("expires_at", false) },
 			want:  []found{{doctor.TTL, "agent-checkpoints"}},
 		},
 		"a table without deletion protection": {
-			plant: func(t *testing.T, s *stack) {
-				_, err := s.dynamodb.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{TableName: &s.Table, DeletionProtectionEnabled: aws.Bool(false)})
+			plant: func(s *stack) {
+				_, err := s.dynamodb.UpdateTable(s.Context(), &dynamodb.UpdateTableInput{TableName: &s.Table, DeletionProtectionEnabled: aws.Bool(false)})
 				if err != nil {
-					t.Fatal(err)
+					s.Fatal(err)
 				}
 			},
 			want: []found{{doctor.Protection, "agent-checkpoints"}},
 		},
 		"a topic to which no alarm may publish": {
-			plant: func(t *testing.T, s *stack) { s.topicAttribute(t, "Policy", `{"Version":"2012-10-17","Statement":[]}`) },
+			plant: func(s *stack) { s.topicAttribute("Policy", `{"Version":"2012-10-17","Statement":[]}`) },
 			want:  []found{{doctor.TopicPolicy, topic}},
 		},
 		"a topic with a key that alarms may not use": {
-			plant: func(t *testing.T, s *stack) { s.topicAttribute(t, "KmsMasterKeyId", "alias/aws/sns") },
+			plant: func(s *stack) { s.topicAttribute("KmsMasterKeyId", "alias/aws/sns") },
 			want:  []found{{doctor.TopicKey, topic}},
 		},
 	}
@@ -248,7 +248,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			}
 			s := start(t, change...)
 			if test.plant != nil {
-				test.plant(t, s)
+				test.plant(s)
 			}
 			only(t, s.examine(t), test.want...)
 		})
@@ -261,7 +261,7 @@ func TestAMessageThatIsOlderThanItShouldBe(t *testing.T) {
 	clock := clockwork.NewFakeClock()
 	s := start(t, func(c *emulator.Config) { c.Clock = clock })
 	enable := func(on bool) {
-		s.update(t, func(in *lambda.UpdateEventSourceMappingInput) { in.Enabled = &on })
+		s.update(func(in *lambda.UpdateEventSourceMappingInput) { in.Enabled = &on })
 	}
 	enable(false)
 	if _, err := s.sqs.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &s.Tasks.URL, MessageBody: aws.String("held")}); err != nil {
@@ -278,41 +278,41 @@ func TestAMessageThatIsOlderThanItShouldBe(t *testing.T) {
 	only(t, s.examine(t), found{doctor.MessageAge, "agent-tasks"})
 }
 
-func (s *stack) redrive(t *testing.T, target string, receives int) {
-	t.Helper()
-	s.set(t, s.Ordered.URL, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, target, receives)})
+func (s *stack) redrive(target string, receives int) {
+	s.Helper()
+	s.set(s.Ordered.URL, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, target, receives)})
 }
 
-func (s *stack) reserve(t *testing.T, function string, n int32) {
-	t.Helper()
-	_, err := s.lambda.PutFunctionConcurrency(t.Context(), &lambda.PutFunctionConcurrencyInput{FunctionName: &function, ReservedConcurrentExecutions: &n})
+func (s *stack) reserve(function string, n int32) {
+	s.Helper()
+	_, err := s.lambda.PutFunctionConcurrency(s.Context(), &lambda.PutFunctionConcurrencyInput{FunctionName: &function, ReservedConcurrentExecutions: &n})
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 }
 
-func (s *stack) forbid(t *testing.T, statement string) {
-	t.Helper()
-	_, err := s.lambda.RemovePermission(t.Context(), &lambda.RemovePermissionInput{FunctionName: aws.String("dlqalarm"), StatementId: &statement})
+func (s *stack) forbid(statement string) {
+	s.Helper()
+	_, err := s.lambda.RemovePermission(s.Context(), &lambda.RemovePermissionInput{FunctionName: aws.String("dlqalarm"), StatementId: &statement})
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 }
 
-func (s *stack) expire(t *testing.T, attribute string, enabled bool) {
-	t.Helper()
-	_, err := s.dynamodb.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+func (s *stack) expire(attribute string, enabled bool) {
+	s.Helper()
+	_, err := s.dynamodb.UpdateTimeToLive(s.Context(), &dynamodb.UpdateTimeToLiveInput{
 		TableName: &s.Table, TimeToLiveSpecification: &ddbtypes.TimeToLiveSpecification{AttributeName: &attribute, Enabled: &enabled},
 	})
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 }
 
-func (s *stack) topicAttribute(t *testing.T, name, value string) {
-	t.Helper()
-	_, err := s.sns.SetTopicAttributes(t.Context(), &sns.SetTopicAttributesInput{TopicArn: &s.TopicARN, AttributeName: &name, AttributeValue: &value})
+func (s *stack) topicAttribute(name, value string) {
+	s.Helper()
+	_, err := s.sns.SetTopicAttributes(s.Context(), &sns.SetTopicAttributesInput{TopicArn: &s.TopicARN, AttributeName: &name, AttributeValue: &value})
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 }
