@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"agentworker/infra/agentctl/deployment"
 )
@@ -116,7 +118,7 @@ func (r *reader) judge(err error, action, what string, of resource) (ok bool, _ 
 	switch code := api.ErrorCode(); {
 	case slices.Contains(deniedCodes, code):
 		r.state.NotMade = append(r.state.NotMade, NotMade{What: what, Needs: action, Refused: true})
-	case slices.Contains(unservedCodes, code):
+	case slices.Contains(unservedCodes, code), statusOf(err) == http.StatusNotImplemented:
 		r.state.NotMade = append(r.state.NotMade, NotMade{What: what, Needs: action})
 	case slices.Contains(absentCodes, code):
 		if of.kind != "" {
@@ -126,6 +128,15 @@ func (r *reader) judge(err error, action, what string, of resource) (ok bool, _ 
 		return false, fmt.Errorf("%s of %s: %w", action, what, err)
 	}
 	return false, nil
+}
+
+// statusOf is the HTTP status of a refused call, by which emulators say that they do not know it.
+func statusOf(err error) int {
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &response) {
+		return response.HTTPStatusCode()
+	}
+	return 0
 }
 
 func (r *reader) missing(kind, name string) {

@@ -171,6 +171,26 @@ func TestPointInTimeRecoveryIsAskedFor(t *testing.T) {
 	}
 }
 
+// A place that does not know a call, as emulators do not know them all, is no fault of the stack.
+func TestACallThatThePlaceDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	report, err := doctor.Examine(t.Context(), start(t).behind(t, func(w http.ResponseWriter, c call) bool {
+		if c.name != "DescribeRule" {
+			return false
+		}
+		w.WriteHeader(http.StatusNotImplemented)
+		_, _ = io.WriteString(w, `{"__type":"InternalFailure","message":"not yet implemented"}`)
+		return true
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report)
+	if want := (doctor.NotMade{What: "dead-letter-sweep", Needs: "events:DescribeRule"}); !slices.Contains(report.NotMade, want) {
+		t.Errorf("got %+v, want %+v among them", report.NotMade, want)
+	}
+}
+
 // A stack that is not reached any more is an error, and no finding.
 func TestAConnectionThatBreaksIsAnError(t *testing.T) {
 	t.Parallel()
