@@ -94,7 +94,7 @@ func (y *yard) agentctl(t *testing.T, args ...string) run {
 }
 
 func (y *yard) command(ctx context.Context, args ...string) *exec.Cmd {
-	c := command(ctx, args...)
+	c := calling(ctx, args...)
 	c.Env = []string{"AWS_ENDPOINT_URL=" + y.aws, "HOME=/nonexistent"}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"agentworker/internal/dlq"
+	"agentworker/internal/task"
 )
 
 // Summary is the function's answer: what lies in the dead-letter queues, by queue, task type and reason. It holds

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/dlq"
 	"agentworker/internal/task"
 	"agentworker/internal/telemetry"
 )
@@ -162,7 +163,7 @@ func (h *Handler) composeLost(lost []checkpoint.Record) notification {
 		}
 		fmt.Fprintf(&b, "  task %s, %s, was %s since %s\n", rec.TaskID, cmp.Or(h.knownType(rec), "no known task type"), rec.Status, rec.UpdatedAt.UTC().Format(time.RFC3339))
 	}
-	return notification{subject: ascii(text, maxSubject), body: cut(b.String(), maxBody)}
+	return notification{subject: ascii(text, maxSubject), body: dlq.Cut(b.String(), maxBody)}
 }
 
 func ids(records []checkpoint.Record) []task.ID {

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/dlq"
 	"agentworker/internal/dlqalarm"
 	"agentworker/internal/task"
 )
@@ -163,7 +164,7 @@ func TestTheSearchOfALargeTableIsSpreadOverCalls(t *testing.T) {
 
 // noAttributes cannot say what the source queue holds.
 type noAttributes struct {
-	dlqalarm.SQSAPI
+	dlq.API
 	url string
 }
 
@@ -171,7 +172,7 @@ func (n noAttributes) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAt
 	if *in.QueueUrl == n.url {
 		return nil, errors.New("no answer")
 	}
-	return n.SQSAPI.GetQueueAttributes(ctx, in, opts...)
+	return n.API.GetQueueAttributes(ctx, in, opts...)
 }
 
 func TestNothingIsGivenUpWhileTheQueuesAreUnknown(t *testing.T) {
