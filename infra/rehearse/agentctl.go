@@ -45,10 +45,15 @@ func (r *rehearsal) agentctl(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("load: %+v, want ten that have succeeded", load))
 	}
 	var deleted struct {
-		Items int `json:"items"`
+		Deleted struct {
+			Tasks       int `json:"tasks"`
+			Checkpoints int `json:"checkpoints"`
+			Results     int `json:"results"`
+		} `json:"deleted"`
 	}
-	if err := r.operate(ctx, &deleted, "thread", "delete", thread, "--yes"); err != nil || deleted.Items < 4 {
-		return errors.Join(err, fmt.Errorf("deleted: %+v, want at least task, two checkpoints and result", deleted))
+	if err := r.operate(ctx, &deleted, "thread", "delete", thread, "--yes"); err != nil || deleted.Deleted.Tasks != 1 ||
+		deleted.Deleted.Checkpoints != len(shown.Checkpoints) || deleted.Deleted.Results != 1 {
+		return errors.Join(err, fmt.Errorf("deleted: %+v, want what was shown: the task, its %d checkpoints and its result", deleted, len(shown.Checkpoints)))
 	}
 	if err := r.operate(ctx, &shown, "thread", "show", thread); err == nil || !strings.Contains(err.Error(), "there is no thread") {
 		return fmt.Errorf("deleted, and shown: %+v (%w), want nothing left", shown, err)
