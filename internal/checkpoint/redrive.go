@@ -58,7 +58,8 @@ func (r Record) redriveIndex(messageID string) int {
 }
 
 // BeginRedrive notes that a copy of the message is about to be sent, also for another time after one whose end is
-// unknown. It returns the record as it then is. The error is [ErrChanged] when the record is another than rec by now.
+// unknown. It returns the record as it then is. The error is [ErrChanged] when a worker has claimed the task since rec was read, its
+// status or message is another, or somebody else has begun.
 func (s *Store) BeginRedrive(ctx context.Context, rec Record, messageID, code string) (Record, error) {
 	note := redriveItem{MessageID: messageID, Code: code, At: stamp(s.now()), Fence: rec.Lease.Fence, Under: rec.MessageID, Try: ulid.Make().String()}
 	list := expression.Name("redrives")
@@ -72,7 +73,11 @@ func (s *Store) BeginRedrive(ctx context.Context, rec Record, messageID, code st
 		same = unconfirmed(i, messageID).And(redriveField(i, "try").Equal(expression.Value(rec.Redrives[i].Try)))
 		upd = expression.Set(redriveName(i), expression.Value(note))
 	}
-	it, err := s.update(ctx, recordKey(rec), same.And(is(rec.Status), fenceIs(rec.Lease.Fence)), upd)
+	message := expression.Name("message_id").Equal(expression.Value(rec.MessageID))
+	if rec.MessageID == "" {
+		message = expression.Name("message_id").AttributeNotExists()
+	}
+	it, err := s.update(ctx, recordKey(rec), same.And(is(rec.Status), fenceIs(rec.Lease.Fence), message), upd)
 	var refusal *refusedError
 	switch {
 	case err == nil:

@@ -83,6 +83,25 @@ func TestARedriveIsRemembered(t *testing.T) {
 	}
 }
 
+// Nothing but the redrive tells that the task has come under the old message.
+func TestARedriveOfATaskThatNoWorkerSaw(t *testing.T) {
+	t.Parallel()
+	f := setUp(t)
+	id := task.NewID("th-1", *f.now.Load())
+	letter := checkpoint.DeadLetter{ID: id, MessageID: "m-1", Reason: task.Failure{Code: task.CodeDeadLettered}}
+	rec, err := f.DeadLettered(t.Context(), letter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec = f.begin(t, rec, "m-1")
+	if err := f.EndRedrive(t.Context(), rec, "m-1", "m-2", true); err != nil {
+		t.Fatal(err)
+	}
+	if rec, err = f.DeadLettered(t.Context(), letter); err != nil || rec.Status != checkpoint.Queued || rec.MessageID != "m-2" {
+		t.Errorf("a look at the old message: got %s under %s, %v; want it queued under the copy", rec.Status, rec.MessageID, err)
+	}
+}
+
 // The end of a redrive is not known: only what a worker does under another message tells that there was a copy.
 func TestAClaimOfTheCopyIsTheProof(t *testing.T) {
 	t.Parallel()

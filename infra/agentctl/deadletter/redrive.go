@@ -171,8 +171,9 @@ func (r *redrive) finish(ctx context.Context, m types.Message, l *dlq.Letter) (v
 // Source: Amazon SQS Developer Guide, "Using the message deduplication ID in Amazon SQS".
 const dedupSpan = 5*time.Minute - 30*time.Second
 
-// maybeCopied reports whether an earlier try may have sent a copy of which nothing is known. It looks at the queue first and
-// then at the record: a copy that has left the queue in between has been claimed by then.
+// maybeCopied reports whether an earlier try may have sent a copy of which nothing is known. A queue that is empty holds none,
+// and a worker that has taken one has claimed the task: then the begin of a new try, which rests on the record as it was read
+// before the look at the queue, is refused.
 func (r *redrive) maybeCopied(ctx context.Context, l *dlq.Letter, rec checkpoint.Record, begun checkpoint.Redrive, pass int) (bool, error) {
 	age := r.Now().Sub(begun.At)
 	switch {
@@ -186,12 +187,5 @@ func (r *redrive) maybeCopied(ctx context.Context, l *dlq.Letter, rec checkpoint
 		return true, nil
 	}
 	depth, err := dlq.ReadDepth(ctx, r.SQS, r.URL)
-	if err != nil || depth.Total() > 0 {
-		return true, err
-	}
-	now, err := r.Store.Record(ctx, rec.TaskID)
-	if err != nil {
-		return true, err
-	}
-	return now.Redriven(begun), nil
+	return err != nil || depth.Total() > 0, err
 }
