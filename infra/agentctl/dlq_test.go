@@ -312,8 +312,12 @@ func TestAKilledRedriveLosesNothingAndRepeatsNothing(t *testing.T) {
 			kills := 0
 			for range 8 {
 				c := y.command(t.Context(), args...)
-				k.aim(c, 20+random.IntN(300), random.IntN(2) == 0)
-				if finish(t, c); c.ProcessState.ExitCode() == -1 {
+				if err := c.Start(); err != nil {
+					t.Fatal(err)
+				}
+				k.aim(c.Process, 20+random.IntN(300), random.IntN(2) == 0)
+				_ = c.Wait() // how it ended is asked next
+				if c.ProcessState.ExitCode() == -1 {
 					kills++
 				}
 			}
@@ -393,7 +397,7 @@ type killer struct {
 	queue string
 
 	mu     sync.Mutex
-	victim *exec.Cmd
+	victim *os.Process
 	calls  int  // until the victim dies
 	after  bool // when the call has taken effect
 	sent   map[task.ID]map[string]bool
@@ -419,9 +423,10 @@ func newKiller(t *testing.T, y *yard, queue string) *killer {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		k.strike(false)
-		// A call that has arrived takes effect, whatever becomes of the caller.
+		// A call that has arrived takes effect, whatever becomes of the caller; the proxy would break it off when it sees a
+		// context end, or a w that tells of the end of the connection.
 		r = r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), bodyKey{}, body))
-		proxy.ServeHTTP(w, r)
+		proxy.ServeHTTP(struct{ http.ResponseWriter }{w}, r)
 	}))
 	t.Cleanup(func() {
 		server.Close()
@@ -434,10 +439,10 @@ func newKiller(t *testing.T, y *yard, queue string) *killer {
 type bodyKey struct{}
 
 // aim lets the program die at its so manieth call; nil: none does.
-func (k *killer) aim(c *exec.Cmd, calls int, after bool) {
+func (k *killer) aim(victim *os.Process, calls int, after bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.victim, k.calls, k.after = c, calls, after
+	k.victim, k.calls, k.after = victim, calls, after
 }
 
 func (k *killer) strike(after bool) {
@@ -447,7 +452,7 @@ func (k *killer) strike(after bool) {
 		return
 	}
 	if k.calls--; k.calls <= 0 {
-		_ = k.victim.Process.Kill() // it may have ended by itself
+		_ = k.victim.Kill() // it may have ended by itself
 		k.victim = nil
 	}
 }
@@ -520,11 +525,17 @@ func TestAWholeQueueIsMovedUntilInterrupted(t *testing.T) {
 	y.agentctl(t, "dlq", "ls", "--queue", "tasks").want(t, 0, "1  ALREADY_REDRIVEN", "The redrive of 1 was interrupted")
 
 	c := y.command(t.Context(), "dlq", "redrive", "--queue", "tasks", "--rate", "5")
-	go func() {
-		y.eventually(t, "the first ones to be moved", func() bool { return y.depth(t, dead) < 27 })
-		_ = c.Process.Signal(os.Interrupt)
-	}()
-	finish(t, c).want(t, 130, "of 29 messages: CANCELLED", "1 of them had been copied by a redrive that was interrupted")
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	y.eventually(t, "the first ones to be moved", func() bool { return y.depth(t, dead) < 27 })
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	_ = c.Wait() // how it ended is asked next
+	run{code: c.ProcessState.ExitCode(), out: out.String()}.want(t, 130, "of 29 messages: CANCELLED", "1 of them had been copied by a redrive that was interrupted")
 	left := y.depth(t, dead)
 	if left == 0 || left > 26 {
 		t.Errorf("%d dead letters are left, want some, and a few moved", left)
