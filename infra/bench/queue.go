@@ -62,18 +62,22 @@ func (b *bench) queues(ctx context.Context) error {
 		}
 		defer servers[name].close()
 	}
-	cycles := series{}
+	commands := map[string]*exec.Cmd{"ours": chain, "kumo": kumo}
+	cycles, cpu := series{}, series{}
 	for range b.rounds {
 		for _, name := range []string{"ours", "kumo"} {
+			before := processTime(commands[name])
 			n, err := servers[name].cycles(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			cycles.add(name, float64(n)/queueTime.Seconds())
+			cpu.add(name, (processTime(commands[name]) - before).Seconds()*1e6/float64(n))
 		}
 	}
 	for name := range servers {
-		b.results.of(name).QueueOps = cycles.median(name)
+		f := b.results.of(name)
+		f.QueueOps, f.QueueCPU = cycles.median(name), cpu.median(name)
 	}
 	f := b.results.of("ours")
 	if f.QueueBacklog, err = servers["ours"].backlog(ctx); err != nil {
@@ -81,6 +85,23 @@ func (b *bench) queues(ctx context.Context) error {
 	}
 	f.QueueBytes, err = bytesPerMessage(ctx)
 	return err
+}
+
+// processTime is the processor time that a running process has used so far, to a hundredth of a second; zero where the
+// system does not tell.
+func processTime(command *exec.Cmd) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", command.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // behind the name, which may be anything
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 // start runs a command in a process group of its own until stop is called.
@@ -126,10 +147,16 @@ func openQueues(ctx context.Context, endpoint string) (*queueServer, error) {
 			Region: "us-east-1", BaseEndpoint: &endpoint, HTTPClient: h, Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
 		}))
 	}
-	err := until(ctx, func() (err error) {
-		s.url, err = s.create(ctx, "bench")
-		return err
+	err := until(ctx, func() error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp4", strings.TrimPrefix(endpoint, "http://"))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	})
+	if err == nil {
+		s.url, err = s.create(ctx, "bench")
+	}
 	return s, err
 }
 

@@ -39,6 +39,7 @@ type figures struct {
 	Latency        *latency           `json:"latency_ms,omitempty"`
 	Ready          float64            `json:"ready_s,omitzero"`
 	QueueOps       float64            `json:"queue_ops_per_s,omitzero"` // send, receive and delete of one message
+	QueueCPU       float64            `json:"queue_server_cpu_us_per_op,omitzero"`
 	QueueBacklog   float64            `json:"queue_receive_with_100000_waiting_ratio,omitzero"`
 	QueueBytes     float64            `json:"queue_bytes_per_waiting_message,omitzero"` // beyond its body
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Question is what every task asks. The offline model answers it with about the 300 bytes that the baselines' answer has.
-const Question = "What is a dead-letter queue?"
+const Question = "What is the dead-letter queue?"
 
 // Batches are the payloads of a workload: threads conversations side by side, each with so many turns, cut into batches of
 // size records. No batch has two records of one thread if there are at least size threads.
@@ -36,6 +36,15 @@ func Batches(threads, turns, size int) [][]byte {
 		payloads = append(payloads, Payload(records))
 	}
 	return payloads
+}
+
+// Records are messages of so many conversations, one each.
+func Records(threads int) []events.SQSMessage {
+	records := make([]events.SQSMessage, threads)
+	for i := range records {
+		records[i] = Record(Thread(i), Question)
+	}
+	return records
 }
 
 // Thread is the id of the i-th conversation.
