@@ -72,7 +72,7 @@ func (b *bench) queues(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			cycles.add(name, float64(n)/queueTime.Seconds())
-			cpu.add(name, (processTime(commands[name]) - before).Seconds()*1e6/float64(n))
+			cpu.add(name, (processTime(commands[name])-before).Seconds()*1e6/float64(n))
 		}
 	}
 	for name := range servers {
