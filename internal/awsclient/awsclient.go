@@ -30,9 +30,16 @@ func LoadPatient(ctx context.Context, answerTimeout time.Duration, options ...fu
 	return cfg, nil
 }
 
+// idleConnections is how many connections to one service are kept for the next requests: as many as the worker has at once,
+// which claims a task and reads its thread side by side for up to 32 records. The SDK keeps 10, and makes all
+// others anew for each batch.
+const idleConnections = 64
+
 func buildable(answerTimeout time.Duration) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.ResponseHeaderTimeout = answerTimeout
+		t.MaxIdleConnsPerHost = idleConnections
+		t.MaxIdleConns = max(t.MaxIdleConns, idleConnections)
 	})
 }
 

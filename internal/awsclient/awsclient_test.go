@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +50,55 @@ func TestABodyIsReadAndNotAskedToWriteItself(t *testing.T) {
 	defer func() { _ = res.Body.Close() }()
 	if got, err := io.ReadAll(res.Body); err != nil || string(got) != "hello" {
 		t.Errorf("the server got %q (%v), want the body", got, err)
+	}
+}
+
+// As many requests at once as a batch of 32 records makes need no new connections when they come again.
+func TestABatchsConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	const atOnce = 64
+	var arrived sync.WaitGroup
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived.Done()
+		arrived.Wait() // all are under way at once
+	}))
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	client := awsclient.HTTPClient(0)
+	defer client.CloseIdleConnections()
+	batch := func() {
+		arrived.Add(atOnce)
+		var all sync.WaitGroup
+		for range atOnce {
+			all.Go(func() {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				res, err := client.Do(req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = res.Body.Close()
+			})
+		}
+		all.Wait()
+	}
+	batch()
+	first := connections.Load()
+	for range 3 {
+		batch()
+	}
+	if got := connections.Load(); first != atOnce || got > first+atOnce/2 { // one that is not back yet when the next request comes is replaced
+		t.Errorf("%d connections for the first %d requests and %d in all, want hardly any more", first, atOnce, got)
 	}
 }
 
