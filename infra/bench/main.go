@@ -68,6 +68,7 @@ func run(out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.table.Close()) }()
 
+	var failed error
 	for _, part := range []struct {
 		name string
 		do   func(context.Context) error
@@ -84,12 +85,15 @@ func run(out io.Writer) (err error) {
 		began := time.Now()
 		b.tell("%s …", part.name)
 		if err := part.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", part.name, err)) // the other parts' figures stand
 		}
 		b.tell(" %.0f s\n", time.Since(began).Seconds())
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	b.results.show(out)
-	return b.results.write(filepath.Join("build", "bench.json"))
+	return errors.Join(failed, b.results.write(filepath.Join("build", "bench.json")))
 }
 
 func (b *bench) tell(format string, args ...any) {

@@ -78,7 +78,7 @@ func (b *bench) work(ctx context.Context) error {
 			turn int
 			into series
 		}{{50, from50}, {1000, from1000}} {
-			used, err := b.longThreads(ctx, contest.Ours(), at.turn, tasks)
+			used, err := b.longThreads(ctx, contest.Ours(), at.turn, tasks/2)
 			if err != nil {
 				return err
 			}
