@@ -62,9 +62,14 @@ func newRetriever(ctx context.Context, name string, aws aws.Config, log *slog.Lo
 	switch kind {
 	case "", "offline":
 		// Indexing takes longer than the rest of the start, and many a worker never searches.
-		return retrieval.LazyBuiltin(), nil
+		return retrieval.Builtin(), nil
 	case "folder":
-		return retrieval.Folder(ctx, rest)
+		documents, err := retrieval.Folder(ctx, rest)
+		if err != nil {
+			return nil, err
+		}
+		documents.Begin(ctx, log)
+		return documents, nil
 	case "s3":
 		return newS3(ctx, strings.TrimPrefix(rest, "//"), aws, log)
 	case "kb":

@@ -44,7 +44,7 @@ func TestChoice(t *testing.T) {
 		"nothing set":    {config.Worker{}, "model.Offline", "model.Offline", "*retrieval.Loaded"},
 		"offline":        {config.Worker{Model: "offline", Retriever: "offline"}, "model.Offline", "model.Offline", "*retrieval.Loaded"},
 		"bedrock":        {config.Worker{Model: "bedrock:eu.anthropic.claude-v1:0", Retriever: "kb:ABCDEFGHIJ"}, "*model.Bedrock", "model.Answerer", "*retrieval.KnowledgeBase"},
-		"openai, folder": {config.Worker{Model: "openai:llama3:8b", Retriever: "folder:" + folder}, "*model.OpenAI", "model.Answerer", "*retrieval.Index"},
+		"openai, folder": {config.Worker{Model: "openai:llama3:8b", Retriever: "folder:" + folder}, "*model.OpenAI", "model.Answerer", "*retrieval.Loaded"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

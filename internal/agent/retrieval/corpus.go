@@ -12,17 +12,8 @@ import (
 //go:embed corpus/*.md
 var corpus embed.FS
 
-// Builtin is an index of the documents that come with the program. It is built anew at each call.
-func Builtin() *Index {
-	passages, err := builtin(context.Background())
-	if err != nil {
-		panic(err) // what is embedded can be read
-	}
-	return New(passages)
-}
-
-// LazyBuiltin is [Builtin], built at the first query.
-func LazyBuiltin() *Loaded { return Load(builtin) }
+// Builtin is an index of the documents that come with the program.
+func Builtin() *Loaded { return Load(builtin) }
 
 func builtin(ctx context.Context) ([]agent.Passage, error) {
 	files, err := fs.Sub(corpus, "corpus")

@@ -163,7 +163,7 @@ func BenchmarkIndex(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			index = retrieval.New(passages)
+			index = newIndex(b, passages)
 		}
 	})
 	for name, query := range map[string]string{"English": "How long is message 77 hidden?", "Chinese": "消息 77 隐藏多久？"} {
@@ -177,7 +177,7 @@ func BenchmarkIndex(b *testing.B) {
 	}
 	b.Run("builtin", func(b *testing.B) {
 		for b.Loop() {
-			retrieval.Builtin()
+			retrieve(b, retrieval.Builtin(), "LangGraph", 3)
 		}
 	})
 }

@@ -3,162 +3,125 @@ package retrieval
 import (
 	"cmp"
 	"context"
-	"maps"
-	"math"
+	"fmt"
 	"slices"
-	"strings"
+	"strconv"
+
+	"github.com/blevesearch/bleve/v2/document"
+	"github.com/blevesearch/bleve/v2/index/scorch"
+	index "github.com/blevesearch/bleve_index_api"
 
 	"agentworker/internal/agent"
 	"agentworker/internal/agent/text"
 )
 
-// The usual parameters of BM25: how soon repetitions of a term stop to count, and how much long passages are
-// held back.
-// Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond".
+// What makes a passage relevant. Of two languages the query's comes first, whatever the scores.
 const (
-	saturation = 1.2
-	lengthNorm = 0.75
-)
-
-// What a passage must have to be relevant at all. Terms are weighed by how rare they are.
-const (
-	minCoverage = 0.45 // share of the query's weight that it covers
-	// enoughTerms of the rarest kind are enough whatever the query's length: no short passage covers
-	// a large part of a long question.
+	// minCoverage is the share of the query's weight that a passage covers. A term weighs the more the rarer it is.
+	minCoverage = 0.45
+	// enoughTerms of the rarest kind are enough whatever the query's length: no short passage covers a large part of a
+	// long question.
 	enoughTerms = 2
+	// unknownPair is what a pair of CJK characters weighs that stands in no passage: most such pairs straddle two words and
+	// mean nothing.
+	unknownPair = 0.5
+	// lead favours a document's first passage, which says what the document is about.
+	lead = 1.2
 	// minOfBest is the share of the best passage's score below which a passage is left out.
 	minOfBest = 0.5
-	// otherLanguage is the part of the score that a passage keeps which is not in the query's language, so
-	// that it comes up when there is no good one that is.
-	otherLanguage = 0.4
-	// lead favours a document's first passage, which says what the document is about.
-	lead = 1.3
-	// unknownPair is what a pair of CJK characters weighs that stands in no passage: most such pairs straddle
-	// two words and mean nothing.
-	unknownPair = 0.5
 )
 
-// Index ranks passages by BM25. It lies in memory, is immutable and safe for concurrent use. Equal queries
-// give equal answers.
+// segment is how many passages are indexed at once: fewer segments are searched faster, smaller ones take less memory to make.
+const segment = 1_024
+
+// Index ranks passages with bleve, by BM25. It lies in memory, is immutable and safe for concurrent use. Equal queries give
+// equal answers.
 type Index struct {
-	passages []indexed
-	postings map[string][]posting // by term, in the order of the passages
-	length   float64              // mean number of terms in a passage
+	passages []agent.Passage
+	cjk      []bool // of each passage: whether it is in Chinese, Japanese or Korean
+	reader   index.IndexReader
 }
-
-type indexed struct {
-	agent.Passage
-	length int // in terms
-	cjk    bool
-}
-
-// posting says that a term stands in a passage, and how often.
-type posting struct{ passage, count int32 }
 
 // New makes an index. A passage is also found by its title.
-func New(passages []agent.Passage) *Index {
-	x := &Index{postings: map[string][]posting{}}
-	total := 0
-	for at, p := range passages {
-		terms := text.Terms(p.Title + "\n" + p.Text)
-		for _, t := range terms {
-			list := x.postings[t]
-			if last := len(list) - 1; last >= 0 && list[last].passage == int32(at) {
-				list[last].count++
-				continue
-			}
-			if list == nil {
-				t = strings.Clone(t) // or it would hold the whole folded text
-			}
-			x.postings[t] = append(list, posting{int32(at), 1})
-		}
-		x.passages = append(x.passages, indexed{Passage: p, length: len(terms), cjk: text.HasCJK(p.Text)})
-		total += len(terms)
+func New(passages []agent.Passage) (*Index, error) {
+	queue := index.NewAnalysisQueue(1)
+	defer queue.Close()
+	writer, err := scorch.NewScorch(scorch.Name, map[string]any{"path": ""}, queue)
+	if err == nil {
+		err = writer.Open()
 	}
-	x.length = max(1, float64(total)/float64(max(1, len(passages))))
-	return x
+	if err != nil {
+		return nil, fmt.Errorf("open an index: %w", err)
+	}
+	// What is in memory stays there for the reader; what ends is the writing.
+	defer func() { _ = writer.Close() }()
+
+	x := &Index{passages: passages}
+	for some := range slices.Chunk(passages, segment) {
+		if err := x.add(writer, some); err != nil {
+			return nil, fmt.Errorf("index passages: %w", err)
+		}
+	}
+	x.reader, err = writer.Reader()
+	if err != nil {
+		return nil, fmt.Errorf("open the index for reading: %w", err)
+	}
+	return x, nil
+}
+
+func (x *Index) add(writer index.Index, passages []agent.Passage) error {
+	batch := index.NewBatch()
+	for _, p := range passages {
+		d := document.NewDocument(strconv.Itoa(len(x.cjk)))
+		d.AddField(document.NewTextFieldCustom(field, nil, []byte(p.Title+"\n"+p.Text), index.IndexField, text.Analyzer()))
+		batch.Update(d)
+		x.cjk = append(x.cjk, text.HasCJK(p.Text))
+	}
+	return writer.Batch(batch)
 }
 
 // Retrieve implements [agent.Retriever]. The passages are all in one language, the query's where possible.
 func (x *Index) Retrieve(ctx context.Context, query string, k int) ([]agent.Passage, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	terms, hits, err := find(ctx, x.reader, query)
+	if err != nil {
+		return nil, fmt.Errorf("search the index: %w", err)
 	}
-	type hit struct {
-		at    int
-		score float64
-	}
-	terms, needed := x.query(query)
+	needed := needed(terms)
+	hits = slices.DeleteFunc(hits, func(h hit) bool { return h.covered < needed })
+
 	cjk := text.HasCJK(query)
-	var hits []hit
-	scores, covered := x.score(terms)
-	for i, p := range x.passages {
-		score := scores[i]
-		if covered[i] == 0 || covered[i] < needed {
-			continue
-		}
-		if p.cjk != cjk {
-			score *= otherLanguage
-		}
-		if p.Number == 1 {
-			score *= lead
-		}
-		hits = append(hits, hit{i, score})
+	if slices.ContainsFunc(hits, func(h hit) bool { return x.cjk[h.passage] == cjk }) {
+		hits = slices.DeleteFunc(hits, func(h hit) bool { return x.cjk[h.passage] != cjk })
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
+	for i, h := range hits {
+		if x.passages[h.passage].Number == 1 {
+			hits[i].score *= lead
+		}
+	}
+	slices.SortFunc(hits, func(a, b hit) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.passage, b.passage))
+	})
 
 	found := []agent.Passage{}
 	for _, h := range hits {
-		best := hits[0]
-		if len(found) >= k || h.score < minOfBest*best.score {
+		if len(found) >= k || h.score < minOfBest*hits[0].score {
 			break
 		}
-		if x.passages[h.at].cjk == x.passages[best.at].cjk {
-			found = append(found, x.passages[h.at].Passage)
-		}
+		found = append(found, x.passages[h.passage])
 	}
 	return found, nil
 }
 
-// query gives the query's distinct terms that stand in any passage, and the weight that a passage must cover.
-// The order is fixed: sums of floating-point numbers depend on it.
-func (x *Index) query(s string) (terms []string, needed float64) {
-	set := map[string]bool{}
-	for _, t := range text.Terms(s) {
-		set[t] = true
-	}
-	var total float64
-	for _, t := range slices.Sorted(maps.Keys(set)) {
-		switch known := len(x.postings[t]) > 0; {
-		case known:
-			terms = append(terms, t)
-			total += x.weight(t)
-		case text.HasCJK(t):
-			total += unknownPair * x.weight(t)
-		default:
-			total += x.weight(t)
-		}
-	}
-	return terms, min(minCoverage*total, enoughTerms*x.weight(""))
-}
-
-// score gives each passage's score, and the weight of the terms that it holds.
-func (x *Index) score(terms []string) (scores, covered []float64) {
-	scores, covered = make([]float64, len(x.passages)), make([]float64, len(x.passages))
+// needed is the weight that a relevant passage covers.
+func needed(terms []term) float64 {
+	var total, rarest float64
 	for _, t := range terms {
-		w := x.weight(t)
-		for _, in := range x.postings[t] {
-			norm := saturation * (1 - lengthNorm + lengthNorm*float64(x.passages[in.passage].length)/x.length)
-			n := float64(in.count)
-			covered[in.passage] += w
-			scores[in.passage] += w * n * (saturation + 1) / (n + norm)
+		weight := t.weight
+		if t.pair && !t.known {
+			weight *= unknownPair
 		}
+		total += weight
+		rarest = max(rarest, t.weight)
 	}
-	return scores, covered
-}
-
-// weight is the larger the fewer passages hold the term, and largest when none does.
-func (x *Index) weight(term string) float64 {
-	n, in := float64(len(x.passages)), float64(len(x.postings[term]))
-	return math.Log(1 + (n-in+0.5)/(in+0.5))
+	return min(minCoverage*total, enoughTerms*rarest)
 }

@@ -25,9 +25,9 @@ func Load(load func(ctx context.Context) ([]agent.Passage, error)) *Loaded {
 	return l
 }
 
-// Folder is an index of a folder's Markdown and text files, read now: a folder that cannot be read stops a worker before
-// it takes a message.
-func Folder(ctx context.Context, path string) (*Index, error) {
+// Folder is an index of a folder's Markdown and text files. They are read now: a folder that cannot be read stops a worker
+// before it takes a message. What takes longer, making the index, is left to the first query or to [Loaded.Begin].
+func Folder(ctx context.Context, path string) (*Loaded, error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%q is not a folder that can be read", path)
 	}
@@ -35,7 +35,7 @@ func Folder(ctx context.Context, path string) (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the documents in %q: %w", path, err)
 	}
-	return New(passages), nil
+	return Load(func(context.Context) ([]agent.Passage, error) { return passages, nil }), nil
 }
 
 // Begin loads in the background, so that the first query need not wait for all of it. A failure is logged, and is otherwise
@@ -74,8 +74,8 @@ func (l *Loaded) loaded(ctx context.Context) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.index = New(passages)
-	return l.index, nil
+	l.index, err = New(passages)
+	return l.index, err
 }
 
 // tooMuch is the error of a collection beyond the bounds.

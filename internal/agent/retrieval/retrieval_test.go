@@ -138,12 +138,12 @@ func TestCancelledRetrievalStops(t *testing.T) {
 
 func TestEmptyIndexFindsNothing(t *testing.T) {
 	t.Parallel()
-	if got := retrieve(t, retrieval.New(nil), "LangGraph", 3); len(got) != 0 {
+	if got := retrieve(t, newIndex(t, nil), "LangGraph", 3); len(got) != 0 {
 		t.Errorf("got %q, want nothing", names(got))
 	}
 }
 
-func retrieve(t *testing.T, r agent.Retriever, query string, k int) []agent.Passage {
+func retrieve(t testing.TB, r agent.Retriever, query string, k int) []agent.Passage {
 	t.Helper()
 	got, err := r.Retrieve(t.Context(), query, k)
 	if err != nil {
@@ -160,4 +160,13 @@ func names(passages []agent.Passage) []string {
 		out = append(out, name(p))
 	}
 	return out
+}
+
+func newIndex(t testing.TB, passages []agent.Passage) *retrieval.Index {
+	t.Helper()
+	x, err := retrieval.New(passages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
