@@ -130,10 +130,14 @@ func TestAWrongCallIsHandedBackToTheModel(t *testing.T) {
 		"not JSON":           {`search_documents {"query":`, "the input is not valid JSON"},
 		"empty":              {`search_documents `, "the input is not valid JSON"},
 		"a name twice":       {`search_documents {"query":"a","query":"b"}`, "the input is not valid JSON (names must be unique)"},
-		"not an object":      {`search_documents "query"`, "the input does not fit the tool's schema:\n- at '': got string, want object"},
-		"field missing":      {`get_ticket {}`, "- at '': missing property 'ticket_id'"},
-		"field of another":   {`get_ticket {"Ticket_ID":"TK-1001"}`, "missing property 'ticket_id'"},
-		"every problem told": {`update_ticket {"ticket_id":7,"status":"done","x":1}`, "\n- at '': additional properties 'x' not allowed\n- at '/status': value must be one of 'open', 'in_progress', 'resolved', 'closed'\n- at '/ticket_id': got number, want string"},
+		"not an object":      {`search_documents "query"`, `the input does not fit the tool's schema: validating root: type: query has type "string", want "object"`},
+		"field missing":      {`get_ticket {}`, `required: missing properties: ["ticket_id"]`},
+		"field of another":   {`get_ticket {"Ticket_ID":"TK-1001"}`, `unexpected additional properties ["Ticket_ID"]`},
+		"unknown field":      {`update_ticket {"ticket_id":"TK-1001","status":"closed","x":1}`, `unexpected additional properties ["x"]`},
+		"impossible value":   {`update_ticket {"ticket_id":"TK-1001","status":"done"}`, "validating /properties/status: enum: done does not equal any of: [open in_progress resolved closed]"},
+		"of another type":    {`update_ticket {"ticket_id":7,"status":"closed"}`, `validating /properties/ticket_id: type: 7 has type "integer", want "string"`},
+		"a huge value":       {`update_ticket {"ticket_id":"TK-1001","status":"` + strings.Repeat("長", 60_000) + `"}`, "長…"},
+		"version negative":   {`update_ticket {"ticket_id":"TK-1001","status":"closed","expected_version":-1}`, "minimum: -1"},
 		"version too large":  {`update_ticket {"ticket_id":"TK-1001","status":"closed","expected_version":9223372036854775808}`, "the input cannot be read"},
 		"version is another": {`update_ticket {"ticket_id":"TK-1001","status":"closed","expected_version":6}`, "ticket TK-1001 has version 7, not the expected 6"},
 		"illegal transition": {`update_ticket {"ticket_id":"TK-1001","status":"resolved"}`, `from "open" it can go to: in_progress, closed`},
@@ -153,6 +157,9 @@ func TestAWrongCallIsHandedBackToTheModel(t *testing.T) {
 			heard := m.requests[1].Messages[2]
 			if heard.Role != chat.RoleTool || !heard.ToolError || !strings.Contains(heard.Text, tt.want) {
 				t.Errorf("the model heard %+v, want an error with %q", heard, tt.want)
+			}
+			if len(heard.Text) > 1_100 {
+				t.Errorf("the model heard %d bytes, want a bounded number", len(heard.Text))
 			}
 			if said := m.requests[1].Messages[1].ToolCalls[0]; said.ID != heard.ToolCallID || !said.Input.IsValid() || said.Input.Kind() != '{' && tt.call[0] != 's' || said.Name == "" {
 				t.Errorf("the call is repeated to the model as %+v, want it in a form that providers take", said)

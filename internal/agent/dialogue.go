@@ -63,7 +63,7 @@ func keep(turn int, calls []chat.ToolCall) []toolCall {
 
 // stepName is a tool's name as a part of a step's: a model may call anything.
 func stepName(tool string) string {
-	if !toolName.MatchString(tool) {
+	if !isToolName(tool) {
 		return "unknown"
 	}
 	return tool

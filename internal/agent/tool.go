@@ -1,17 +1,16 @@
 package agent
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"agentworker/internal/agent/chat"
 	"agentworker/internal/task"
@@ -21,7 +20,8 @@ import (
 type Tool struct {
 	Name        string // letters, digits, _ and -, at most 64
 	Description string // for the model: when to call it and what it gives
-	// Schema is the JSON schema of the input, which is an object. Run is called only with what fits it.
+	// Schema is the JSON schema of the input, which is an object: draft 2020-12 or 7. It stands by itself: nothing is fetched.
+	// Run is called only with what fits it.
 	Schema jsontext.Value
 	// Run does the work. What it gives is encoded as JSON and handed to the model. An error marked by [task.Permanent] goes
 	// to the model too, which may call differently then; any other fails the attempt, and the call is made
@@ -49,29 +49,36 @@ func (c ToolCall) Decode(into any) error {
 // Toolbox is a list of tools. It is immutable and safe for concurrent use.
 type Toolbox struct {
 	tools   []Tool
-	schemas map[string]func() (*jsonschema.Schema, error) // compiled when first used
+	schemas map[string]func() (*jsonschema.Resolved, error) // read when first used
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+const maxToolName = 64
+
+func isToolName(s string) bool {
+	other := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	}
+	return s != "" && len(s) <= maxToolName && !strings.ContainsFunc(s, other)
+}
 
 // NewToolbox refuses tools without a name, a schema or a Run, and two of one name.
 func NewToolbox(tools ...Tool) (*Toolbox, error) {
-	b := &Toolbox{tools: slices.Clone(tools), schemas: map[string]func() (*jsonschema.Schema, error){}}
+	b := &Toolbox{tools: slices.Clone(tools), schemas: map[string]func() (*jsonschema.Resolved, error){}}
 	for _, t := range tools {
 		switch {
-		case !toolName.MatchString(t.Name):
+		case !isToolName(t.Name):
 			return nil, fmt.Errorf("tool %q: its name must be 1 to 64 letters, digits, _ or -", t.Name)
 		case b.schemas[t.Name] != nil:
 			return nil, fmt.Errorf("tool %q is registered twice", t.Name)
 		case t.Run == nil || t.Schema.Kind() != '{' || !t.Schema.IsValid():
 			return nil, fmt.Errorf("tool %q needs a Run, and a schema that is a JSON object", t.Name)
 		}
-		b.schemas[t.Name] = sync.OnceValues(func() (*jsonschema.Schema, error) { return compile(t) })
+		b.schemas[t.Name] = sync.OnceValues(func() (*jsonschema.Resolved, error) { return readSchema(t) })
 	}
 	return b, nil
 }
 
-// Check compiles every schema, for tests: what is wrong with one shows otherwise at its first call.
+// Check reads every schema, for tests: what is wrong with one shows otherwise at its first call.
 func (b *Toolbox) Check() error {
 	for _, t := range b.tools {
 		if _, err := b.schemas[t.Name](); err != nil {
@@ -130,44 +137,37 @@ func (b *Toolbox) names() []string {
 	return names
 }
 
-func compile(t Tool) (*jsonschema.Schema, error) {
-	url := "tool:///" + t.Name
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(t.Schema))
+func readSchema(t Tool) (*jsonschema.Resolved, error) {
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(t.Schema, &schema); err != nil {
+		return nil, fmt.Errorf("schema of tool %s: %w", t.Name, err)
+	}
+	resolved, err := schema.Resolve(nil)
 	if err != nil {
 		return nil, fmt.Errorf("schema of tool %s: %w", t.Name, err)
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // a schema stands by itself: nothing is fetched
-	if err := c.AddResource(url, doc); err != nil {
-		return nil, fmt.Errorf("schema of tool %s: %w", t.Name, err)
-	}
-	schema, err := c.Compile(url)
-	if err != nil {
-		return nil, fmt.Errorf("schema of tool %s: %w", t.Name, err)
-	}
-	return schema, nil
+	return resolved, nil
 }
 
-// checkInput says everything that is wrong with an input, in words for the model.
-func checkInput(schema *jsonschema.Schema, input jsontext.Value) error {
+// maxProblem bounds what the model hears of an input that does not fit, in bytes: it repeats what it has written.
+const maxProblem = 1_000
+
+// checkInput says what is wrong with an input, in words for the model.
+func checkInput(schema *jsonschema.Resolved, input jsontext.Value) error {
 	// Stricter than the schema's own reading, which takes names that come twice.
 	if !input.IsValid() {
-		return fmt.Errorf("the input is not valid JSON (names must be unique)")
+		return errors.New("the input is not valid JSON (names must be unique)")
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
-	if err != nil {
-		return fmt.Errorf("the input is not valid JSON")
+	var value any // only looked at: the tool decodes the input itself
+	if err := json.Unmarshal(input, &value); err != nil {
+		return errors.New("the input is not valid JSON")
 	}
-	err = schema.Validate(value)
-	if err == nil {
-		return nil
+	if err := schema.Validate(value); err != nil {
+		problem := err.Error()
+		if len(problem) > maxProblem {
+			problem = strings.ToValidUTF8(problem[:maxProblem], "") + "…"
+		}
+		return fmt.Errorf("the input does not fit the tool's schema: %s", problem)
 	}
-	invalid, ok := err.(*jsonschema.ValidationError) //nolint:errorlint // Validate documents exactly this type
-	if !ok {
-		return err
-	}
-	// The first line names the schema, which the model does not know by that name.
-	problems := strings.Split(invalid.Error(), "\n")[1:]
-	slices.Sort(problems) // they come in any order
-	return fmt.Errorf("the input does not fit the tool's schema:\n%s", strings.Join(problems, "\n"))
+	return nil
 }

@@ -40,7 +40,7 @@ func TestToolbox(t *testing.T) {
 		"no schema":          {[]agent.Tool{tool("a", nil)}, "needs a Run, and a schema"},
 		"schema not JSON":    {[]agent.Tool{tool("a", jsontext.Value(`{"type":`))}, "needs a Run, and a schema"},
 		"no run":             {[]agent.Tool{{Name: "a", Schema: object}}, "needs a Run, and a schema"},
-		"schema not sound":   {[]agent.Tool{tool("a", jsontext.Value(`{"type":"objekt"}`))}, "schema of tool a"},
+		"schema not sound":   {[]agent.Tool{tool("a", jsontext.Value(`{"properties":{"a":{"pattern":"("}}}`))}, "schema of tool a"},
 		"schema from abroad": {[]agent.Tool{tool("a", jsontext.Value(`{"$ref":"file://`+filepath.ToSlash(file)+`"}`))}, "schema of tool a"},
 	}
 	for name, tt := range tests {
