@@ -19,7 +19,7 @@ func TestBedrockAtAnotherEndpoint(t *testing.T) {
 	} {
 		t.Setenv(k, v)
 	}
-	aws, err := awsclient.Load(t.Context())
+	aws, err := awsclient.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,18 +3,47 @@ package retrieval
 import (
 	"context"
 	"math"
-	"strconv"
 
 	"github.com/blevesearch/bleve/v2/analysis"
+	"github.com/blevesearch/bleve/v2/document"
 	"github.com/blevesearch/bleve/v2/search"
-	"github.com/blevesearch/bleve/v2/search/searcher"
+	"github.com/blevesearch/bleve/v2/search/scorer"
 	index "github.com/blevesearch/bleve_index_api"
+	segment "github.com/blevesearch/scorch_segment_api/v2"
+	zap "github.com/blevesearch/zapx/v17"
 
+	"agentworker/internal/agent"
 	"agentworker/internal/agent/text"
 )
 
 // field is the one that passages are found by.
 const field = "text"
+
+// shard is an inverted index of some of the passages, which is never written to again.
+type shard struct {
+	segment.Segment
+	first int // place of its first passage among all
+	terms int // in its passages together
+}
+
+// newShard takes bleve's parts without its index: that one is made to be written to, and computes tables for fuzzy search
+// when a program starts, which costs as much as the rest of a function's start.
+func newShard(passages []agent.Passage, first int) (shard, error) {
+	s := shard{first: first}
+	documents := make([]index.Document, 0, len(passages))
+	for _, p := range passages {
+		f := document.NewTextFieldCustom(field, nil, []byte(p.Title+"\n"+p.Text), index.IndexField, text.Analyzer())
+		f.Analyze()
+		s.terms += f.AnalyzedLength()
+		d := document.NewDocument("")
+		d.AddIDField()
+		d.AddField(f)
+		documents = append(documents, d)
+	}
+	var err error
+	s.Segment, _, err = new(zap.ZapPlugin).New(documents)
+	return s, err
+}
 
 // term is a term of a query.
 type term struct {
@@ -31,8 +60,13 @@ type hit struct {
 }
 
 // find gives the query's distinct terms, and every passage that holds one of them, in any order.
-func find(ctx context.Context, reader index.IndexReader, query string) (terms []term, hits []hit, err error) {
-	ctx = context.WithValue(ctx, search.GetScoringModelCallbackKey, search.GetScoringModelCallbackFn(bm25))
+func (x *Index) find(ctx context.Context, query string) (terms []term, hits []hit, err error) {
+	dictionaries := make([]segment.TermDictionary, len(x.shards))
+	for i, s := range x.shards {
+		if dictionaries[i], err = s.Dictionary(field); err != nil {
+			return nil, nil, err
+		}
+	}
 	seen := map[string]bool{}
 	at := map[int]int{} // of a passage among the hits
 	for _, token := range text.Analyzer().Analyze([]byte(query)) {
@@ -44,7 +78,7 @@ func find(ctx context.Context, reader index.IndexReader, query string) (terms []
 			return nil, nil, err
 		}
 		t := term{pair: token.Type == analysis.Double || token.Type == analysis.Single}
-		err := each(ctx, reader, string(token.Term), &t, func(passage int, score float64) {
+		err := x.each(token.Term, dictionaries, &t, func(passage int, score float64) {
 			i, ok := at[passage]
 			if !ok {
 				i = len(hits)
@@ -63,30 +97,37 @@ func find(ctx context.Context, reader index.IndexReader, query string) (terms []
 }
 
 // each weighs a term and goes through the passages that hold it.
-func each(ctx context.Context, reader index.IndexReader, name string, t *term, f func(passage int, score float64)) error {
-	s, err := searcher.NewTermSearcher(ctx, reader, name, field, 1, search.SearcherOptions{})
-	if err != nil {
-		return err
+func (x *Index) each(name []byte, dictionaries []segment.TermDictionary, t *term, f func(passage int, score float64)) error {
+	var count uint64
+	length := 0
+	postings := make([]segment.PostingsList, len(dictionaries))
+	for i, d := range dictionaries {
+		list, err := d.PostingsList(name, nil, nil)
+		if err != nil {
+			return err
+		}
+		postings[i] = list
+		count += list.Count()
+		length += x.shards[i].terms
 	}
-	defer func() { _ = s.Close() }()
-	t.weight, t.known = math.Sqrt(s.Weight()), s.Count() > 0 // bleve tells the square
+	average := float64(length) / float64(len(x.passages))
+	bm25 := scorer.NewTermQueryScorer(name, field, 1, uint64(len(x.passages)), count, average, search.SearcherOptions{})
+	t.weight, t.known = math.Sqrt(bm25.Weight()), count > 0 // it tells the square
 	pool := search.SearchContext{DocumentMatchPool: search.NewDocumentMatchPool(1, 0)}
-	for {
-		m, err := s.Next(&pool)
-		if err != nil || m == nil {
-			return err
+	for i, list := range postings {
+		iterator := list.Iterator(true, true, false, nil)
+		for {
+			p, err := iterator.Next()
+			if err != nil {
+				return err
+			}
+			if p == nil {
+				break
+			}
+			match := bm25.Score(&pool, &index.TermFieldDoc{Freq: p.Frequency(), Norm: p.Norm()})
+			f(x.shards[i].first+int(p.Number()), match.Score) //nolint:gosec // G115: at most shardSize
+			pool.DocumentMatchPool.Put(match)
 		}
-		id, err := reader.ExternalID(m.IndexInternalID)
-		if err != nil {
-			return err
-		}
-		passage, err := strconv.Atoi(id)
-		if err != nil {
-			return err
-		}
-		f(passage, m.Score)
-		pool.DocumentMatchPool.Put(m)
 	}
+	return nil
 }
-
-func bm25() string { return index.BM25Scoring }

@@ -5,11 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-
-	"github.com/blevesearch/bleve/v2/document"
-	"github.com/blevesearch/bleve/v2/index/scorch"
-	index "github.com/blevesearch/bleve_index_api"
 
 	"agentworker/internal/agent"
 	"agentworker/internal/agent/text"
@@ -31,58 +26,38 @@ const (
 	minOfBest = 0.5
 )
 
-// segment is how many passages are indexed at once: fewer segments are searched faster, smaller ones take less memory to make.
-const segment = 1_024
+// shardSize is how many passages are indexed at once: few shards are searched faster, small ones take less memory to make.
+const shardSize = 1_024
 
-// Index ranks passages with bleve, by BM25. It lies in memory, is immutable and safe for concurrent use. Equal queries give
-// equal answers.
+// Index ranks passages with bleve's parts: its analysis, its segments, its BM25. It lies in memory, is immutable and safe for
+// concurrent use. Equal queries give equal answers.
 type Index struct {
 	passages []agent.Passage
 	cjk      []bool // of each passage: whether it is in Chinese, Japanese or Korean
-	reader   index.IndexReader
+	shards   []shard
 }
 
 // New makes an index. A passage is also found by its title.
 func New(passages []agent.Passage) (*Index, error) {
-	queue := index.NewAnalysisQueue(1)
-	defer queue.Close()
-	writer, err := scorch.NewScorch(scorch.Name, map[string]any{"path": ""}, queue)
-	if err == nil {
-		err = writer.Open()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open an index: %w", err)
-	}
-	// What is in memory stays there for the reader; what ends is the writing.
-	defer func() { _ = writer.Close() }()
-
 	x := &Index{passages: passages}
-	for some := range slices.Chunk(passages, segment) {
-		if err := x.add(writer, some); err != nil {
+	for _, p := range passages {
+		x.cjk = append(x.cjk, text.HasCJK(p.Text))
+	}
+	first := 0
+	for some := range slices.Chunk(passages, shardSize) {
+		s, err := newShard(some, first)
+		if err != nil {
 			return nil, fmt.Errorf("index passages: %w", err)
 		}
-	}
-	x.reader, err = writer.Reader()
-	if err != nil {
-		return nil, fmt.Errorf("open the index for reading: %w", err)
+		x.shards = append(x.shards, s)
+		first += len(some)
 	}
 	return x, nil
 }
 
-func (x *Index) add(writer index.Index, passages []agent.Passage) error {
-	batch := index.NewBatch()
-	for _, p := range passages {
-		d := document.NewDocument(strconv.Itoa(len(x.cjk)))
-		d.AddField(document.NewTextFieldCustom(field, nil, []byte(p.Title+"\n"+p.Text), index.IndexField, text.Analyzer()))
-		batch.Update(d)
-		x.cjk = append(x.cjk, text.HasCJK(p.Text))
-	}
-	return writer.Batch(batch)
-}
-
 // Retrieve implements [agent.Retriever]. The passages are all in one language, the query's where possible.
 func (x *Index) Retrieve(ctx context.Context, query string, k int) ([]agent.Passage, error) {
-	terms, hits, err := find(ctx, x.reader, query)
+	terms, hits, err := x.find(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("search the index: %w", err)
 	}
