@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -21,7 +20,7 @@ import (
 )
 
 func main() {
-	h, err := newHandler(context.Background())
+	h, err := newHandler()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "dlqalarm:", err)
 		os.Exit(1)
@@ -29,12 +28,12 @@ func main() {
 	lambda.Start(h.Handle)
 }
 
-func newHandler(ctx context.Context) (*dlqalarm.Handler, error) {
+func newHandler() (*dlqalarm.Handler, error) {
 	cfg, err := config.Load[config.DLQAlarm]()
 	if err != nil {
 		return nil, err
 	}
-	aws, err := awsclient.Load(ctx)
+	aws, err := awsclient.Load()
 	if err != nil {
 		return nil, err
 	}

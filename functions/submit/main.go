@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -20,7 +19,7 @@ import (
 )
 
 func main() {
-	api, err := newAPI(context.Background())
+	api, err := newAPI()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "submit:", err)
 		os.Exit(1)
@@ -28,12 +27,12 @@ func main() {
 	lambda.Start(api)
 }
 
-func newAPI(ctx context.Context) (httpapi.Handler, error) {
+func newAPI() (httpapi.Handler, error) {
 	cfg, err := config.Load[config.Submit]()
 	if err != nil {
 		return nil, err
 	}
-	aws, err := awsclient.Load(ctx)
+	aws, err := awsclient.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -2,40 +2,25 @@
 package awsclient
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 )
 
 // answerTimeout is how long a function waits for an answer to begin. A connection that has died silently then costs
 // one try of the SDK's and not the whole invocation. No call of the functions is a long poll of more than a second.
 const answerTimeout = 5 * time.Second
 
-// Load is the SDK's configuration from the function's environment.
-func Load(ctx context.Context) (aws.Config, error) { return LoadPatient(ctx, answerTimeout) }
-
-// LoadPatient is [Load] for whoever waits for an answer to begin for another time than the functions; 0: without end.
-func LoadPatient(ctx context.Context, answerTimeout time.Duration, options ...func(*config.LoadOptions) error) (aws.Config, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, append(options, config.WithHTTPClient(buildable(answerTimeout)))...)
-	if err != nil {
-		return cfg, err
-	}
-	// Only now: the SDK itself adds the certificates of AWS_CA_BUNDLE to the client, and must know it.
-	cfg.HTTPClient = plainBody{cfg.HTTPClient}
-	return cfg, nil
-}
-
 // idleConnections is how many connections to one service are kept for the next requests: as many as the worker has at once,
 // which claims a task and reads its thread side by side for up to 32 records. The SDK keeps 10, and makes all
 // others anew for each batch.
 const idleConnections = 64
 
-func buildable(answerTimeout time.Duration) *awshttp.BuildableClient {
+// Buildable has the settings of [HTTPClient], and can be given more; [Plain] belongs around what it becomes.
+func Buildable(answerTimeout time.Duration) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.ResponseHeaderTimeout = answerTimeout
 		t.MaxIdleConnsPerHost = idleConnections
@@ -46,11 +31,14 @@ func buildable(answerTimeout time.Duration) *awshttp.BuildableClient {
 // HTTPClient has the SDK's settings and a limit on the wait for an answer to begin; 0: none.
 func HTTPClient(answerTimeout time.Duration) *http.Client {
 	return &http.Client{
-		Transport: plainTransport{buildable(answerTimeout).GetTransport()},
+		Transport: plainTransport{Buildable(answerTimeout).GetTransport()},
 		// No service of ours redirects; a signed request must not go elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
+
+// Plain sends requests with bodies that net/http can only read.
+func Plain(c aws.HTTPClient) aws.HTTPClient { return plainBody{c} }
 
 type plainBody struct{ aws.HTTPClient }
 

@@ -156,9 +156,8 @@ func TestACertificateBundleIsAccepted(t *testing.T) {
 	if err := os.WriteFile(bundle, block, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("AWS_CA_BUNDLE", bundle)
-	t.Setenv("AWS_REGION", "us-east-1")
-	cfg, err := awsclient.Load(t.Context())
+	setEnvironment(t, append([]string{"AWS_CA_BUNDLE", bundle}, lambda...)...)
+	cfg, err := awsclient.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 
 	"agentworker/internal/awsclient"
+	"agentworker/internal/awsprofile"
 	"agentworker/internal/topology"
 )
 
@@ -85,7 +86,7 @@ func configuration(ctx context.Context, o Options) (aws.Config, error) {
 	if o.Region != "" {
 		options = append(options, config.WithRegion(o.Region))
 	}
-	cfg, err := awsclient.LoadPatient(ctx, answerTimeout, options...)
+	cfg, err := awsprofile.Load(ctx, answerTimeout, options...)
 	switch {
 	case err != nil:
 		return cfg, unreachable(err, "the AWS configuration cannot be used: %v", err)

@@ -29,7 +29,7 @@ type worker struct {
 }
 
 func main() {
-	cfg, err := awsclient.Load(context.Background())
+	cfg, err := awsclient.Load()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lean:", err)
 		os.Exit(1)

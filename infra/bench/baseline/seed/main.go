@@ -30,7 +30,7 @@ type worker struct {
 }
 
 func main() {
-	cfg, err := awsclient.Load(context.Background())
+	cfg, err := awsclient.Load()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "seed:", err)
 		os.Exit(1)

@@ -36,7 +36,7 @@ func newWorker(ctx context.Context) (*worker.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	aws, err := awsclient.Load(ctx)
+	aws, err := awsclient.Load()
 	if err != nil {
 		return nil, err
 	}
