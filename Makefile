@@ -11,6 +11,11 @@ LAPTOP_PACKAGES := ./infra/local/... ./infra/agentctl/... ./infra/bench/... ./in
 
 # The processor that the functions are built for: arm64 or amd64.
 ARCH := arm64
+# What the worker is built with beside what needs no service: bedrock, openai, ssm, s3, kb, with commas, after slim. Without
+# slim it has everything, and starts slower. This is what CDKFLAGS sets it up with; the CDK app refuses a worker that lacks it.
+needs = $(if $(findstring $(1),$(CDKFLAGS)),$(2))
+WORKER_TAGS = slim$(call needs,model=bedrock:,$(comma)bedrock)$(call needs,model=openai:,$(comma)openai)$(call needs,openaiKeyParameter=,$(comma)ssm)$(call needs,retriever=s3:,$(comma)s3)$(call needs,retriever=kb:,$(comma)kb)
+comma := ,
 # Empty turns the race detector off.
 RACE := -race
 # For one test binary; a test that hangs is told from a slow one by it.
@@ -25,7 +30,7 @@ CDKFLAGS :=
 FUNCTION := worker
 EVENT := functions/worker/testdata/sqs.json
 
-GO_BUILD := CGO_ENABLED=0 go build -tags lambda.norpc -trimpath -buildvcs=false -ldflags '-s -w'
+GO_BUILD = CGO_ENABLED=0 go build -tags 'lambda.norpc$(TAGS)' -trimpath -buildvcs=false -ldflags '-s -w'
 SILENT_JSII := JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 # Node 20 still does; the CDK's parts would say at each start that they would rather have a newer one.
 CDK := cd infra && ARCH=$(ARCH) $(SILENT_JSII) \
@@ -50,6 +55,8 @@ help:
 
 .PHONY: build
 build: $(FUNCTIONS:%=build/$(ARCH)/%/bootstrap) ## build the Lambda functions for linux/arm64, or ARCH=amd64
+
+build/$(ARCH)/worker/bootstrap: TAGS = $(WORKER_TAGS:%=,%)
 
 build/$(ARCH)/%/bootstrap: check-go check-arch
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $@ ./functions/$*
@@ -155,6 +162,7 @@ check-modules: check-go
 vet: check-go
 	go vet $(PACKAGES)
 	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go vet -tags lambda.norpc ./functions/...
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go vet -tags lambda.norpc,slim ./functions/worker
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet $(LAPTOP_PACKAGES)
 
 .PHONY: lint-infra

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"maps"
@@ -282,16 +283,43 @@ func (a Auth) validate() []error {
 	return problems
 }
 
-// CheckBinaries says which functions have not been built.
+// CheckBinaries says which functions have not been built, and what the worker was built without that it is to use.
 func (s Settings) CheckBinaries() error {
 	var problems []error
 	for _, f := range []topology.Function{s.Topology.Worker, s.Topology.Submit, s.Topology.DLQAlarm} {
-		file := filepath.Join(s.BinDir, f.Name, "bootstrap")
+		file := s.binary(f)
 		if _, err := os.Stat(file); err != nil {
 			problems = append(problems, fmt.Errorf("%s is not there; run make build ARCH=%s", file, s.Architecture))
 		}
 	}
+	if missing := s.missingParts(); len(missing) > 0 {
+		problems = append(problems, fmt.Errorf("%s was built without %s; run make build ARCH=%s WORKER_TAGS=%s", s.binary(s.Topology.Worker),
+			strings.Join(missing, ", "), s.Architecture, strings.Join(append([]string{"slim"}, s.Worker.Parts()...), ",")))
+	}
 	return errors.Join(problems...)
+}
+
+func (s Settings) binary(f topology.Function) string {
+	return filepath.Join(s.BinDir, f.Name, "bootstrap")
+}
+
+// missingParts compares what the worker takes with the tags that are written in its binary. Of a binary that Go has not built
+// there is nothing to know.
+func (s Settings) missingParts() []string {
+	info, err := buildinfo.ReadFile(s.binary(s.Topology.Worker))
+	if err != nil {
+		return nil
+	}
+	var tags []string
+	for _, setting := range info.Settings {
+		if setting.Key == "-tags" {
+			tags = strings.Split(setting.Value, ",")
+		}
+	}
+	if !slices.Contains(tags, "slim") {
+		return nil
+	}
+	return slices.DeleteFunc(s.Worker.Parts(), func(part string) bool { return slices.Contains(tags, part) })
 }
 
 var stageName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,18}[a-z0-9])?$`)

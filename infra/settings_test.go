@@ -2,6 +2,8 @@ package main_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -286,6 +288,36 @@ func TestMissingBinaries(t *testing.T) {
 	s.BinDir = binDir
 	if err := s.CheckBinaries(); err != nil {
 		t.Errorf("with binaries: got %v, want nil", err)
+	}
+}
+
+// A worker that lacks what it is configured with would fail every task once it is deployed.
+func TestWorkerWithoutItsParts(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := infra.DefaultSettings()
+	s.BinDir = dir
+	for _, name := range []string{"submit", "dlqalarm"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(binDir, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const problem = "worker/bootstrap was built without kb; run make build ARCH=arm64 WORKER_TAGS=slim,bedrock,kb"
+	for tags, want := range map[string]string{
+		"lambda.norpc": "", "lambda.norpc,slim,bedrock,kb": "", "lambda.norpc,slim,bedrock": problem,
+	} {
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags", tags, "-o", filepath.Join(dir, "worker", "bootstrap"), source)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build: %v\n%s", err, out)
+		}
+		s.Worker.Model, s.Worker.Retriever = "bedrock:m", "kb:ABCDEFGHIJ"
+		err := s.CheckBinaries()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("built with %s: got %v, want %q", tags, err, want)
+		}
 	}
 }
 

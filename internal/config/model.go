@@ -33,6 +33,27 @@ func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
 // MarshalText hides the secret.
 func (Secret) MarshalText() ([]byte, error) { return []byte("[secret]"), nil }
 
+// Parts names, by their build tags, the parts of the worker that the model and the retriever take. See
+// [agentworker/internal/agent/providers].
+func (c Worker) Parts() []string {
+	var parts []string
+	for _, part := range []struct {
+		tag    string
+		needed bool
+	}{
+		{"bedrock", strings.HasPrefix(c.Model, "bedrock:")},
+		{"openai", strings.HasPrefix(c.Model, "openai:")},
+		{"ssm", strings.HasPrefix(c.Model, "openai:") && c.OpenAIKeyParameter != ""},
+		{"s3", strings.HasPrefix(c.Retriever, "s3:")},
+		{"kb", strings.HasPrefix(c.Retriever, "kb:")},
+	} {
+		if part.needed {
+			parts = append(parts, part.tag)
+		}
+	}
+	return parts
+}
+
 func (c Worker) validateModel() error {
 	return errors.Join(
 		oneOf("MODEL", c.Model, []string{"offline"}, []string{"bedrock:", "openai:"}, `"offline", "bedrock:" and a model's id, or "openai:" and a model's name`),

@@ -91,3 +91,21 @@ func TestSecretShowsNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestPartsThatAreNeeded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		c    config.Worker
+		want string
+	}{
+		{config.Worker{}, "[]"},
+		{config.Worker{Model: "offline", Retriever: "folder:bedrock:", OpenAIKeyParameter: "p"}, "[]"},
+		{config.Worker{Model: "bedrock:m", Retriever: "kb:ABCDEFGHIJ"}, "[bedrock kb]"},
+		{config.Worker{Model: "openai:m", Retriever: "s3://b", OpenAIKeySecret: "s"}, "[openai s3]"},
+		{config.Worker{Model: "openai:m", OpenAIKeyParameter: "p"}, "[openai ssm]"},
+	} {
+		if got := fmt.Sprint(tt.c.Parts()); got != tt.want {
+			t.Errorf("%+v: got %s, want %s", tt.c, got, tt.want)
+		}
+	}
+}
