@@ -131,8 +131,33 @@ func TestCancelledRetrievalStops(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := retrieval.Builtin().Retrieve(ctx, "LangGraph", 3); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, %v, want %v", got, err, context.Canceled)
+	index := newIndex(t, []agent.Passage{{Document: "a", Number: 1, Text: "LangGraph"}})
+	for name, r := range map[string]agent.Retriever{"index": index, "not loaded yet": retrieval.Builtin()} {
+		if got, err := r.Retrieve(ctx, "LangGraph", 3); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, context.Canceled)
+		}
+	}
+}
+
+// More passages than are indexed at once: each is found, also by a term that stands in all of them and one of its own.
+func TestManyPassages(t *testing.T) {
+	t.Parallel()
+	var passages []agent.Passage
+	for i := range 3_000 {
+		passages = append(passages, agent.Passage{Document: fmt.Sprintf("d%d", i), Number: 2, Text: fmt.Sprintf("Printer number%d stands in the cellar.", i)})
+	}
+	index := newIndex(t, passages)
+	for i := 0; i < len(passages); i += 97 {
+		got := retrieve(t, index, fmt.Sprintf("Where is the printer number%d?", i), 3)
+		if len(got) != 1 || got[0] != passages[i] {
+			t.Errorf("number%d: got %q, want %q only", i, names(got), name(passages[i]))
+		}
+	}
+	if got := retrieve(t, index, "printers in the cellar", 5); len(got) != 5 || got[0] != passages[0] || got[4] != passages[4] {
+		t.Errorf("a term of all: got %q, want the first five, in their order", names(got))
+	}
+	if got := retrieve(t, newIndex(t, []agent.Passage{{Document: "a", Number: 1, Text: "what is it?"}, {Document: "b", Number: 1, Text: "…"}}), "what is it?", 3); len(got) != 0 {
+		t.Errorf("passages without a term: got %q, want nothing", names(got))
 	}
 }
 
