@@ -149,10 +149,7 @@ func readSchema(t Tool) (*jsonschema.Resolved, error) {
 	return resolved, nil
 }
 
-// maxProblem bounds what the model hears of an input that does not fit, in bytes: it repeats what it has written.
-const maxProblem = 1_000
-
-// checkInput says what is wrong with an input, in words for the model.
+// checkInput says what is wrong with an input first of all, in words for the model.
 func checkInput(schema *jsonschema.Resolved, input jsontext.Value) error {
 	// Stricter than the schema's own reading, which takes names that come twice.
 	if !input.IsValid() {
@@ -163,11 +160,7 @@ func checkInput(schema *jsonschema.Resolved, input jsontext.Value) error {
 		return errors.New("the input is not valid JSON")
 	}
 	if err := schema.Validate(value); err != nil {
-		problem := err.Error()
-		if len(problem) > maxProblem {
-			problem = strings.ToValidUTF8(problem[:maxProblem], "") + "…"
-		}
-		return fmt.Errorf("the input does not fit the tool's schema: %s", problem)
+		return fmt.Errorf("the input does not fit the tool's schema: %w", err)
 	}
 	return nil
 }

@@ -186,6 +186,22 @@ func TestCredentialsAreNotAskedForOverAnOpenNetwork(t *testing.T) {
 	}
 }
 
+// What the SDK sends through the client is read, as [awsclient.HTTPClient] has it.
+func TestTheConfiguredClientReadsBodies(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	setEnvironment(t, lambda...)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, selfWriting{strings.NewReader("hello"), t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := load(t).HTTPClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+}
+
 // A call goes where the environment says, signed with its key.
 func TestACallGoesOut(t *testing.T) {
 	var authorization string
