@@ -313,7 +313,7 @@ func TestWrongCallsOverTheWire(t *testing.T) {
 			a.wantStatus(t, id, checkpoint.Succeeded, "")
 			calls := server.Calls()
 			heard := calls[len(calls)-1].Request.Messages
-			if len(calls) != 2 || !strings.Contains(heard[2].Text, "no tool of this name") || !strings.Contains(heard[3].Text, "missing property 'ticket_id'") {
+			if len(calls) != 2 || !strings.Contains(heard[2].Text, "no tool of this name") || !strings.Contains(heard[3].Text, "does not fit the tool's schema") {
 				t.Errorf("in %d calls the model heard %+v, want both faults", len(calls), heard)
 			}
 			if len(a.tools) != 0 {
