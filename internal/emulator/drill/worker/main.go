@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -23,7 +22,7 @@ import (
 )
 
 func main() {
-	w, err := newWorker(context.Background())
+	w, err := newWorker()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
@@ -31,7 +30,7 @@ func main() {
 	lambda.Start(w)
 }
 
-func newWorker(ctx context.Context) (*worker.Worker, error) {
+func newWorker() (*worker.Worker, error) {
 	cfg, err := config.Load[config.Worker]()
 	if err != nil {
 		return nil, err
