@@ -103,7 +103,7 @@ func (f *fixture) items(t *testing.T) []string {
 func (f *fixture) fill(t *testing.T, ticket string) checkpoint.Holdings {
 	t.Helper()
 	thread := task.TicketThread(ticket)
-	f.succeed(t, thread, random(800<<10))
+	f.succeed(t, thread, random(720<<10))
 	for range 27 {
 		f.succeed(t, thread, `"short"`)
 	}

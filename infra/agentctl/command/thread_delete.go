@@ -115,8 +115,8 @@ func holdings(h checkpoint.Holdings) string {
 func remains(gone checkpoint.Holdings, local bool) []string {
 	left := []string{}
 	if gone.Tasks > 0 {
-		left = append(left, fmt.Sprintf("the Idempotency-Keys of its tasks, as hashes beside task ids, for %d hours after each submission, "+
-			"until the table deletes what has expired.", int(checkpoint.IdempotencyKeyLife.Hours())))
+		left = append(left, fmt.Sprintf("the Idempotency-Keys of its tasks, as hashes beside task ids, for %d hours after each submission "+
+			"(until then such a key names the deleted task), and until the table deletes what has expired.", int(checkpoint.IdempotencyKeyLife.Hours())))
 		if !local {
 			left = append(left, "everything in the table's point-in-time recovery, for up to 35 days.")
 		}
