@@ -129,7 +129,10 @@ func (d *deadLetters) redriveWhole(ctx context.Context, q *deadletter.Queue, o d
 	m, err := q.MoveAll(ctx, o.Rate, func(m deadletter.Move) { _ = bar.Set64(m.Moved) })
 	_ = bar.Exit()
 	r.Move = &m
-	r.Groups = l.Groups
+	r.Groups, r.Unseen = l.Groups, 0
+	if err == nil {
+		r.Unseen = int(m.ToMove - m.Moved)
+	}
 	return r, err
 }
 

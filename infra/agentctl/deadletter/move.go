@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -23,7 +24,7 @@ type Move struct {
 	// Status is RUNNING, COMPLETED, CANCELLING, CANCELLED or FAILED.
 	Status  string `json:"status"`
 	Moved   int64  `json:"moved"`
-	ToMove  int64  `json:"to_move"` // counted at the start
+	ToMove  int64  `json:"to_move"` // as many as lay there at the start
 	Problem string `json:"problem,omitzero"`
 	// Joined says that the task was already running: this program did not start it.
 	Joined bool `json:"joined,omitzero"`
@@ -33,12 +34,17 @@ const (
 	statusRunning    = "RUNNING"
 	statusCancelling = "CANCELLING"
 	statusCancelled  = "CANCELLED"
+	statusCompleted  = "COMPLETED"
 	statusFailed     = "FAILED"
 )
 
 // MoveAll has SQS move everything back to the tasks' queue, and waits until that is done. A task that is already running is
 // joined. When the context ends it cancels the task; what has been moved until then stays moved. rate is messages a
 // second, up to [MaxMoveRate]; zero: as SQS sees fit.
+//
+// SQS does not move what somebody hides just then, as the alarm's function does while it looks. For that it starts
+// again, until as many messages are moved as lay there in the beginning, or for as long as they may stay hidden: those
+// that have failed again meanwhile are not to go round for ever.
 //
 // The messages get new ids: to the worker they are new, and their tasks run again. progress, if not nil, is told of each look.
 func (q *Queue) MoveAll(ctx context.Context, rate int, progress func(Move)) (Move, error) {
@@ -50,7 +56,35 @@ func (q *Queue) MoveAll(ctx context.Context, rate int, progress func(Move)) (Mov
 	if err != nil {
 		return Move{}, err
 	}
-	in := &sqs.StartMessageMoveTaskInput{SourceArn: &from.ARN, DestinationArn: &to.ARN}
+	all := Move{Queue: q.Name(), ToMove: int64(from.Total())}
+	add := func(m Move) Move {
+		sum := all
+		sum.Status, sum.Problem, sum.Joined = m.Status, m.Problem, all.Joined || m.Joined
+		sum.Moved += m.Moved
+		sum.ToMove = max(sum.ToMove, sum.Moved)
+		return sum
+	}
+	for giveUp := time.Now().Add(q.Hide + 5*q.Pause); ; {
+		m, err := q.moveOnce(ctx, from.ARN, to.ARN, rate, func(m Move) {
+			if progress != nil {
+				progress(add(m))
+			}
+		})
+		if all = add(m); err != nil || m.Status != statusCompleted || all.Moved >= int64(from.Total()) || time.Now().After(giveUp) {
+			return all, err
+		}
+		if left, err := dlq.ReadDepth(ctx, q.SQS, q.DeadLetterURL); err == nil && left.Total() == 0 {
+			return all, nil
+		}
+		if q.pause(ctx) != nil {
+			return all, ctx.Err()
+		}
+	}
+}
+
+// moveOnce starts one task, or joins the one that is running, and waits for its end.
+func (q *Queue) moveOnce(ctx context.Context, from, to string, rate int, progress func(Move)) (Move, error) {
+	in := &sqs.StartMessageMoveTaskInput{SourceArn: &from, DestinationArn: &to}
 	if rate > 0 {
 		in.MaxNumberOfMessagesPerSecond = aws.Int32(int32(rate)) //nolint:gosec // at most MaxMoveRate
 	}
@@ -61,17 +95,15 @@ func (q *Queue) MoveAll(ctx context.Context, rate int, progress func(Move)) (Mov
 		return Move{}, fmt.Errorf("start to move %s: %w", q.Name(), err)
 	}
 	for {
-		m, handle, err := q.look(ctx, from.ARN)
+		m, handle, err := q.look(ctx, from)
 		if ctx.Err() != nil {
-			return q.cancel(ctx, from.ARN, first(handle, started), joined)
+			return q.cancel(ctx, from, first(handle, started), joined)
 		}
 		if err != nil {
 			return m, err
 		}
 		m.Joined = joined
-		if progress != nil {
-			progress(m)
-		}
+		progress(m)
 		switch m.Status {
 		case statusRunning, statusCancelling:
 		case statusFailed:
@@ -81,7 +113,7 @@ func (q *Queue) MoveAll(ctx context.Context, rate int, progress func(Move)) (Mov
 		}
 		started = first(handle, started)
 		if q.pause(ctx) != nil {
-			return q.cancel(ctx, from.ARN, started, joined)
+			return q.cancel(ctx, from, started, joined)
 		}
 	}
 }

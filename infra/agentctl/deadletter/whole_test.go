@@ -62,6 +62,26 @@ func TestAnInterruptionCancelsTheMove(t *testing.T) {
 	b.wantDead(0)
 }
 
+// The alarm's function looks into the queue just when the move begins.
+func TestWhatIsHiddenIsMovedWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	b := start(t, false)
+	for range 12 {
+		b.dead("echo", "th-1", "MODEL_DOWN")
+	}
+	hidden, err := b.wire.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+		QueueUrl: &b.config.DeadLetterURL, MaxNumberOfMessages: 10, WaitTimeSeconds: 1, VisibilityTimeout: 1,
+	})
+	if err != nil || len(hidden.Messages) != 10 {
+		t.Fatalf("hide ten: got %v, %v", hidden, err)
+	}
+	m, err := b.queue().MoveAll(t.Context(), 0, nil)
+	if err != nil || m.Moved != 12 || m.ToMove != 12 || m.Status != "COMPLETED" {
+		t.Errorf("got %+v, %v; want all 12 moved", m, err)
+	}
+	b.wantDead(0)
+}
+
 // Whoever died while SQS moved comes back to the same move.
 func TestARunningMoveIsJoined(t *testing.T) {
 	t.Parallel()
