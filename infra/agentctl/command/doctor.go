@@ -55,18 +55,22 @@ func (s *Session) writeReport(w io.Writer, r doctor.Report) {
 		line("  %s", s.Faint("check    "+string(f.Check)))
 		line("")
 	}
-	refused := 0
+	unknown := 0
 	for _, n := range r.NotMade {
-		if n.Refused {
-			refused++
-			line("%s  %s could not be looked at: it needs %s, which your credentials do not have", s.Busy("unknown"), n.What, n.Needs)
+		switch n.Why {
+		case doctor.NotServed:
+			line("%s", s.Faint(fmt.Sprintf("not checked: %s; %s is not to be had here", n.What, n.Needs)))
 			continue
+		case doctor.NotPermitted:
+			line("%s  %s could not be looked at: it needs %s, which your credentials do not have", s.Busy("unknown"), n.What, n.Needs)
+		default:
+			line("%s  %s could not be looked at: the answer to %s makes no sense", s.Busy("unknown"), n.What, n.Needs)
 		}
-		line("%s", s.Faint(fmt.Sprintf("not checked: %s; %s is not to be had here", n.What, n.Needs)))
+		unknown++
 	}
 	summary := fmt.Sprintf("%d checks, %d wrong", r.Checks, len(r.Findings))
-	if refused > 0 {
-		summary += fmt.Sprintf(", %d not permitted", refused)
+	if unknown > 0 {
+		summary += fmt.Sprintf(", %d unknown", unknown)
 	}
 	if r.Sound() {
 		summary = s.Good(summary)

@@ -51,7 +51,7 @@ func TestAgentctlDoctor(t *testing.T) {
 		return c.name == "DescribeTable" && deny(w, c, "AccessDeniedException")
 	})
 	code, out, _ = agentctl(t, *d.AWS.BaseEndpoint, "doctor")
-	if want := "agent-checkpoints could not be looked at: it needs dynamodb:DescribeTable"; code != 1 || !strings.Contains(out, want) || !strings.HasSuffix(out, "2 wrong, 1 not permitted\n") {
+	if want := "agent-checkpoints could not be looked at: it needs dynamodb:DescribeTable"; code != 1 || !strings.Contains(out, want) || !strings.HasSuffix(out, "2 wrong, 1 unknown\n") {
 		t.Errorf("without a permission: got exit code %d\n%s, want 1 and %q", code, out, want)
 	}
 	if code, out, problems = agentctl(t, "http://127.0.0.1:1", "doctor"); code != 3 || out != "" || !strings.Contains(problems, "make run") {

@@ -28,7 +28,7 @@ type Report struct {
 // Sound tells whether nothing is wrong and everything could be looked at. What the place does not have, as the chain on
 // one machine has no IAM, does not count; what the operator may not read does, since nobody knows then.
 func (r Report) Sound() bool {
-	return len(r.Findings) == 0 && !slices.ContainsFunc(r.NotMade, func(n NotMade) bool { return n.Refused })
+	return len(r.Findings) == 0 && !slices.ContainsFunc(r.NotMade, func(n NotMade) bool { return n.Why != NotServed })
 }
 
 // Finding is one thing that is wrong.
@@ -47,9 +47,18 @@ type NotMade struct {
 	What string `json:"what"` // what could not be read
 	// Needs is the IAM action that reads it.
 	Needs string `json:"needs"`
-	// Refused says that the operator lacks the permission; otherwise the place does not know the call.
-	Refused bool `json:"refused"`
+	Why   Why    `json:"why"`
 }
+
+// Why is the reason for which a check could not be made.
+type Why string
+
+// The reasons. Only what is not served leaves a stack sound.
+const (
+	NotPermitted  Why = "not permitted"  // the operator lacks the permission
+	NotServed     Why = "not served"     // the place does not know the call
+	NotUnderstood Why = "not understood" // the answer cannot be read
+)
 
 // Severity says how bad a finding is.
 type Severity string

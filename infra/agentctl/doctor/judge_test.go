@@ -218,12 +218,12 @@ func TestFindingsAreInTheOrderOfTheirWeight(t *testing.T) {
 // What the operator may not read makes a stack not known to be sound; what the place does not have does not.
 func TestWhatCouldNotBeLookedAt(t *testing.T) {
 	t.Parallel()
-	for refused, want := range map[bool]bool{true: false, false: true} {
+	for why, want := range map[doctor.Why]bool{doctor.NotPermitted: false, doctor.NotUnderstood: false, doctor.NotServed: true} {
 		s := deployed(t)
-		s.NotMade = []doctor.NotMade{{What: "roles", Needs: "iam:SimulatePrincipalPolicy", Refused: refused}, {What: "roles", Needs: "iam:SimulatePrincipalPolicy", Refused: refused}}
+		s.NotMade = []doctor.NotMade{{What: "roles", Needs: "iam:SimulatePrincipalPolicy", Why: why}, {What: "roles", Needs: "iam:SimulatePrincipalPolicy", Why: why}}
 		report := s.Judge(now)
 		if report.Sound() != want || len(report.NotMade) != 1 || len(report.Findings) != 0 {
-			t.Errorf("refused %v: got sound %v and %+v, want %v and the reason once", refused, report.Sound(), report.NotMade, want)
+			t.Errorf("%s: got sound %v and %+v, want %v and the reason once", why, report.Sound(), report.NotMade, want)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func only(t *testing.T, report doctor.Report, want ...found) {
 	if diff := cmp.Diff(append([]found{}, want...), got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s\n%+v", diff, report.Findings)
 	}
-	if want := len(want) == 0; want != report.Sound() && !slices.ContainsFunc(report.NotMade, func(n doctor.NotMade) bool { return n.Refused }) {
+	if want := len(want) == 0; want != report.Sound() && !slices.ContainsFunc(report.NotMade, func(n doctor.NotMade) bool { return n.Why != doctor.NotServed }) {
 		t.Errorf("sound: got %v, want %v", report.Sound(), want)
 	}
 }

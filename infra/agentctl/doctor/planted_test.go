@@ -29,8 +29,8 @@ func TestNothingIsFoundInASoundStack(t *testing.T) {
 	report := start(t).examine(t)
 	only(t, report)
 	want := []doctor.NotMade{
-		{What: "agent-checkpoints", Needs: "dynamodb:DescribeContinuousBackups"},
-		{What: "the roles' permissions", Needs: "iam:SimulatePrincipalPolicy"},
+		{What: "agent-checkpoints", Needs: "dynamodb:DescribeContinuousBackups", Why: doctor.NotServed},
+		{What: "the roles' permissions", Needs: "iam:SimulatePrincipalPolicy", Why: doctor.NotServed},
 	}
 	if diff := cmp.Diff(want, report.NotMade); diff != "" {
 		t.Errorf("not checked (-want +got):\n%s", diff)

@@ -112,14 +112,20 @@ func (r *reader) judge(err error, action, what string, of resource) (ok bool, _ 
 		return true, nil
 	}
 	var api smithy.APIError
-	if !errors.As(err, &api) {
+	var garbled *smithy.DeserializationError
+	switch {
+	case errors.As(err, &api):
+	case errors.As(err, &garbled):
+		r.notMade(what, action, NotUnderstood)
+		return false, nil
+	default:
 		return false, fmt.Errorf("%s of %s: %w", action, what, err)
 	}
 	switch code := api.ErrorCode(); {
 	case slices.Contains(deniedCodes, code):
-		r.state.NotMade = append(r.state.NotMade, NotMade{What: what, Needs: action, Refused: true})
+		r.notMade(what, action, NotPermitted)
 	case slices.Contains(unservedCodes, code), statusOf(err) == http.StatusNotImplemented:
-		r.state.NotMade = append(r.state.NotMade, NotMade{What: what, Needs: action})
+		r.notMade(what, action, NotServed)
 	case slices.Contains(absentCodes, code):
 		if of.kind != "" {
 			r.missing(of.kind, of.physicalID)
@@ -137,6 +143,10 @@ func statusOf(err error) int {
 		return response.HTTPStatusCode()
 	}
 	return 0
+}
+
+func (r *reader) notMade(what, needs string, why Why) {
+	r.state.NotMade = append(r.state.NotMade, NotMade{What: what, Needs: needs, Why: why})
 }
 
 func (r *reader) missing(kind, name string) {

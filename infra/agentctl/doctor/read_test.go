@@ -109,7 +109,7 @@ func TestAMissingPermissionOfTheOperator(t *testing.T) {
 			only(t, report)
 			refused := map[string]bool{}
 			for _, n := range report.NotMade {
-				if n.Refused {
+				if n.Why == doctor.NotPermitted {
 					refused[n.Needs] = true
 				}
 			}
@@ -186,8 +186,26 @@ func TestACallThatThePlaceDoesNotKnow(t *testing.T) {
 		t.Fatal(err)
 	}
 	only(t, report)
-	if want := (doctor.NotMade{What: "dead-letter-sweep", Needs: "events:DescribeRule"}); !slices.Contains(report.NotMade, want) {
+	if want := (doctor.NotMade{What: "dead-letter-sweep", Needs: "events:DescribeRule", Why: doctor.NotServed}); !slices.Contains(report.NotMade, want) {
 		t.Errorf("got %+v, want %+v among them", report.NotMade, want)
+	}
+}
+
+// Nor does an answer that makes no sense say anything of the stack; but then nobody knows.
+func TestAnAnswerThatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	report, err := doctor.Examine(t.Context(), start(t).behind(t, func(w http.ResponseWriter, c call) bool {
+		if c.name == "DescribeAlarms" {
+			_, _ = io.WriteString(w, "it works")
+		}
+		return c.name == "DescribeAlarms"
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := doctor.NotMade{What: "the alarms", Needs: "cloudwatch:DescribeAlarms", Why: doctor.NotUnderstood}
+	if len(report.Findings) > 0 || report.Sound() || !slices.Contains(report.NotMade, want) {
+		t.Errorf("got sound: %v and %+v, want %+v and nothing found", report.Sound(), report, want)
 	}
 }
 
