@@ -56,9 +56,12 @@ func (row row) cells(r *results) []string {
 }
 
 func (row row) verdict(r *results) string {
+	f := r.Contestants["ours"]
 	switch {
 	case row.met == nil:
 		return ""
+	case f == nil || row.value(f) == 0:
+		return "not measured"
 	case row.met(r):
 		return "met"
 	}
