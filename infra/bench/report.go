@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -126,13 +125,14 @@ func costRows() []row {
 
 func handlerRows() []row {
 	var rows []row
+	// Powertools for Lambda (TypeScript) needs 2.3 and 1.9 µs on a machine on which the default decoding of aws-lambda-go, which
+	// lean has, needs 8.6: the goal is as far below that on this machine.
 	for _, at := range []struct {
-		size int
-		goal float64
-	}{{10, 2300}, {1000, 1900}} {
-		key := strconv.Itoa(at.size)
-		value := func(f *figures) float64 { return f.Handler[key] }
-		rows = append(rows, row{"handler, CPU ns a record in batches of " + key, fmt.Sprintf("≤ %.0f", at.goal), atMost(at.goal, value), value, "%.0f"})
+		size, goal string
+		factor     float64
+	}{{"10", "≤ 2.3/8.6 × lean", 2.3 / 8.6}, {"1000", "≤ 1.9/8.6 × lean", 1.9 / 8.6}} {
+		value := func(f *figures) float64 { return f.Handler[at.size] }
+		rows = append(rows, row{"handler, CPU ns a record in batches of " + at.size, at.goal, times(at.factor, "lean", value), value, "%.0f"})
 	}
 	cold := func(f *figures) float64 { return f.ColdStart }
 	many := func(f *figures) float64 { return f.ManyRecords }
