@@ -79,13 +79,14 @@ func (Offline) Generate(ctx context.Context, r agent.Request) (agent.Answer, err
 func sentences(passages []agent.Passage) []sentence {
 	var out []sentence
 	for i, p := range passages {
+		title := text.Terms(p.Title)
 		for _, s := range text.Sentences(p.Text) {
 			if slices.ContainsFunc(out, func(o sentence) bool { return o.text == s }) {
 				continue
 			}
 			terms := map[string]float64{}
 			// A sentence is about the subject of its document even where it does not name it.
-			for _, t := range text.Terms(p.Title) {
+			for _, t := range title {
 				terms[t] = titleShare
 			}
 			for _, t := range text.Terms(s) {

@@ -69,6 +69,7 @@ func (x *Index) find(ctx context.Context, query string) (terms []term, hits []hi
 	}
 	seen := map[string]bool{}
 	at := map[int]int{} // of a passage among the hits
+	each := scan{x: x, dictionaries: dictionaries, context: search.SearchContext{DocumentMatchPool: search.NewDocumentMatchPool(1, 0)}}
 	for _, token := range text.Analyzer().Analyze([]byte(query)) {
 		if seen[string(token.Term)] {
 			continue
@@ -78,7 +79,7 @@ func (x *Index) find(ctx context.Context, query string) (terms []term, hits []hi
 			return nil, nil, err
 		}
 		t := term{pair: token.Type == analysis.Double || token.Type == analysis.Single}
-		err := x.each(token.Term, dictionaries, &t, func(passage int, score float64) {
+		err := each.passage(token.Term, &t, func(passage int, score float64) {
 			i, ok := at[passage]
 			if !ok {
 				i = len(hits)
@@ -96,37 +97,50 @@ func (x *Index) find(ctx context.Context, query string) (terms []term, hits []hi
 	return terms, hits, nil
 }
 
-// each weighs a term and goes through the passages that hold it.
-func (x *Index) each(name []byte, dictionaries []segment.TermDictionary, t *term, f func(passage int, score float64)) error {
+// scan goes through the postings of one term after another, with the same memory.
+type scan struct {
+	x            *Index
+	dictionaries []segment.TermDictionary
+	postings     []segment.PostingsList
+	iterator     segment.PostingsIterator
+	context      search.SearchContext
+	found        index.TermFieldDoc
+}
+
+// passage weighs a term and goes through the passages that hold it.
+func (s *scan) passage(name []byte, t *term, f func(passage int, score float64)) error {
+	if s.postings == nil {
+		s.postings = make([]segment.PostingsList, len(s.dictionaries))
+	}
 	var count uint64
 	length := 0
-	postings := make([]segment.PostingsList, len(dictionaries))
-	for i, d := range dictionaries {
-		list, err := d.PostingsList(name, nil, nil)
+	for i, d := range s.dictionaries {
+		list, err := d.PostingsList(name, nil, s.postings[i])
 		if err != nil {
 			return err
 		}
-		postings[i] = list
+		s.postings[i] = list
 		count += list.Count()
-		length += x.shards[i].terms
+		length += s.x.shards[i].terms
 	}
-	average := float64(length) / float64(len(x.passages))
-	bm25 := scorer.NewTermQueryScorer(name, field, 1, uint64(len(x.passages)), count, average, search.SearcherOptions{})
+	passages := len(s.x.passages)
+	average := float64(length) / float64(passages)
+	bm25 := scorer.NewTermQueryScorer(name, field, 1, uint64(passages), count, average, search.SearcherOptions{})
 	t.weight, t.known = math.Sqrt(bm25.Weight()), count > 0 // it tells the square
-	pool := search.SearchContext{DocumentMatchPool: search.NewDocumentMatchPool(1, 0)}
-	for i, list := range postings {
-		iterator := list.Iterator(true, true, false, nil)
+	for i, list := range s.postings {
+		s.iterator = list.Iterator(true, true, false, s.iterator)
 		for {
-			p, err := iterator.Next()
+			p, err := s.iterator.Next()
 			if err != nil {
 				return err
 			}
 			if p == nil {
 				break
 			}
-			match := bm25.Score(&pool, &index.TermFieldDoc{Freq: p.Frequency(), Norm: p.Norm()})
-			f(x.shards[i].first+int(p.Number()), match.Score) //nolint:gosec // G115: at most shardSize
-			pool.DocumentMatchPool.Put(match)
+			s.found.Freq, s.found.Norm = p.Frequency(), p.Norm()
+			match := bm25.Score(&s.context, &s.found)
+			f(s.x.shards[i].first+int(p.Number()), match.Score) //nolint:gosec // G115: at most shardSize
+			s.context.DocumentMatchPool.Put(match)
 		}
 	}
 	return nil

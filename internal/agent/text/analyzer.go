@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/blevesearch/bleve/v2/analysis"
 	"github.com/blevesearch/bleve/v2/analysis/lang/cjk"
@@ -38,6 +39,9 @@ func (f charFilter) Filter(b []byte) []byte { return []byte(f(string(b))) }
 
 // plain folds case and width, and leaves gaps where words end that Unicode's rules would join.
 func plain(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return gaps().Replace(strings.ToLower(s))
+	}
 	return gaps().Replace(cases.Fold().String(norm.NFKC.String(s)))
 }
 
