@@ -71,6 +71,7 @@ func (r *rehearsal) operate(ctx context.Context, answer any, arguments ...string
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	if err := command.Run(); err != nil {
+		_ = json.Unmarshal(out.Bytes(), answer) // an answer of "no" is one too
 		return fmt.Errorf("agentctl %s: %w\n%s%s", strings.Join(arguments, " "), errors.Join(ctx.Err(), err), &out, &problems)
 	}
 	return json.Unmarshal(out.Bytes(), answer)

@@ -117,6 +117,7 @@ func (r *rehearsal) play(ctx context.Context) error {
 		{"a question is answered, and its steps are in the table", func() error { return r.stack.question(ctx) }},
 		{"a ticket moves through its statuses in order", func() error { return r.stack.tickets(ctx) }},
 		{"agentctl finds the stack, asks, shows, measures and deletes", func() error { return r.agentctl(ctx) }},
+		{"agentctl doctor finds nothing but what MiniStack does not do", func() error { return r.doctor(ctx) }},
 		{"a poison message ends in the dead-letter queue", func() error { return r.stack.poison(ctx) }},
 		{"dlqalarm tells what lies there", func() error { return r.stack.alarm(ctx) }},
 		{"cdk deploy again changes nothing", func() error {

@@ -34,6 +34,13 @@ func (r *running) update(t *testing.T, change func(*lambda.UpdateEventSourceMapp
 	if _, err := client.UpdateEventSourceMapping(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
+	r.eventually(t, "the change of the mapping", func() bool {
+		m, err := client.GetEventSourceMapping(t.Context(), &lambda.GetEventSourceMappingInput{UUID: in.UUID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *m.State == "Enabled" || *m.State == "Disabled"
+	})
 }
 
 // messages is how many are in a queue, in whatever state.

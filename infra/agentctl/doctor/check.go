@@ -78,13 +78,13 @@ const (
 	restart = "start make run again"
 )
 
-// how says what mends a finding: on one machine (plain) or on AWS.
-func (a about) how(plain bool) string {
+// how says what mends a finding: on one machine or on AWS.
+func (a about) how(local bool) string {
 	whole := revert
 	switch {
 	case a.deed:
 		return a.mend
-	case plain:
+	case local:
 		whole = restart
 	case a.settings != "":
 		whole = "the CDK app's " + a.settings
@@ -154,7 +154,7 @@ type subject struct {
 // examination collects judgements. Several about the same subject count as one, of which the first problem is told: the
 // others would be its consequences.
 type examination struct {
-	plain    bool
+	local    bool
 	abouts   map[Check]about
 	seen     map[subject]bool // true: something is wrong
 	findings []Finding
@@ -170,7 +170,7 @@ func (e *examination) check(c Check, part string, ok bool, format string, args .
 	}
 	a := e.abouts[c]
 	e.findings = append(e.findings, Finding{
-		Check: c, Part: part, Severity: a.severity, Problem: fmt.Sprintf(format, args...), Promise: a.promise, Mend: a.how(e.plain),
+		Check: c, Part: part, Severity: a.severity, Problem: fmt.Sprintf(format, args...), Promise: a.promise, Mend: a.how(e.local),
 	})
 }
 

@@ -84,7 +84,7 @@ func Examine(ctx context.Context, d *deployment.Deployment) (Report, error) {
 
 // Judge says what is wrong with what was seen.
 func (s State) Judge(now time.Time) Report {
-	e := &examination{plain: s.Plain, abouts: abouts(), seen: map[subject]bool{}}
+	e := &examination{local: s.Local, abouts: abouts(), seen: map[subject]bool{}}
 	s.judgePresence(e)
 	s.judgeNumbers(e)
 	for _, p := range []Pair{s.Tasks, s.Ordered} {

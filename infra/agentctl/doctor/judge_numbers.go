@@ -95,7 +95,7 @@ func (s State) topology() (topology.Stack, bool) {
 		live.SweepInterval = interval
 	}
 	for _, a := range s.Alarms {
-		if s.watchesDeadLetters(a) && !s.Plain { // on one machine a queue's depth is there every second
+		if s.watchesDeadLetters(a) && !s.Local { // on one machine a queue's depth is there every second
 			live.AlarmPeriod = a.Period
 		}
 	}

@@ -144,27 +144,39 @@ func (s *stack) update(change func(*lambda.UpdateEventSourceMappingInput)) {
 	if _, err := s.lambda.UpdateEventSourceMapping(s.Context(), in); err != nil {
 		s.Fatal(err)
 	}
+	s.eventually("the change of the mapping", func() bool {
+		m, err := s.lambda.GetEventSourceMapping(s.Context(), &lambda.GetEventSourceMappingInput{UUID: in.UUID})
+		if err != nil {
+			s.Fatal(err)
+		}
+		return *m.State == "Enabled" || *m.State == "Disabled"
+	})
 }
 
 // alarming waits until the alarm on a dead-letter queue has gone off.
 func (s *stack) alarming(name string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
-	defer cancel()
-	ask := time.NewTicker(50 * time.Millisecond)
-	defer ask.Stop()
-	for {
-		out, err := s.cloudwatch.DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{name}})
+	s.eventually("the alarm "+name, func() bool {
+		out, err := s.cloudwatch.DescribeAlarms(s.Context(), &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{name}})
 		if err != nil {
 			s.Fatal(err)
 		}
-		if len(out.MetricAlarms) == 1 && out.MetricAlarms[0].StateValue == cwtypes.StateValueAlarm {
-			return
-		}
+		return len(out.MetricAlarms) == 1 && out.MetricAlarms[0].StateValue == cwtypes.StateValueAlarm
+	})
+}
+
+// eventually asks until something is so: the chain can only be asked.
+func (s *stack) eventually(what string, ok func() bool) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	defer cancel()
+	ask := time.NewTicker(20 * time.Millisecond)
+	defer ask.Stop()
+	for !ok() {
 		select {
 		case <-ask.C:
 		case <-ctx.Done():
-			s.Fatalf("%s has not gone off: %+v", name, out.MetricAlarms)
+			s.Fatalf("waited in vain for %s", what)
 		}
 	}
 }

@@ -28,7 +28,7 @@ import (
 func Read(ctx context.Context, d *deployment.Deployment) (State, error) {
 	r := &reader{
 		deployment:     d,
-		state:          State{Stack: d.Name, TableName: d.Table, TopicARN: d.TopicARN, Plain: strings.HasPrefix(d.Tasks.URL, "http://")},
+		state:          State{Stack: d.Name, TableName: d.Table, TopicARN: d.TopicARN, Local: d.Local, Plain: strings.HasPrefix(d.Tasks.URL, "http://")},
 		cloudformation: cloudformation.NewFromConfig(d.AWS), cloudwatch: cloudwatch.NewFromConfig(d.AWS),
 		dynamodb: dynamodb.NewFromConfig(d.AWS), eventbridge: eventbridge.NewFromConfig(d.AWS), iam: iam.NewFromConfig(d.AWS),
 		lambda: lambda.NewFromConfig(d.AWS), sns: sns.NewFromConfig(d.AWS), sqs: sqs.NewFromConfig(d.AWS),

@@ -7,7 +7,9 @@ import "time"
 type State struct {
 	Stack               string
 	TableName, TopicARN string // as the stack's outputs have them
-	// Plain says that the stack is spoken to without TLS, as on one machine.
+	// Local is the chain on this machine.
+	Local bool
+	// Plain says that the stack is spoken to without TLS, as emulators are.
 	Plain bool
 
 	Tasks, Ordered           Pair

@@ -40,7 +40,12 @@ func viewOf(s mapping.State) mappingView {
 	if v.BatchSize == 0 {
 		v.BatchSize = 10
 	}
-	if !s.Enabled {
+	switch {
+	case s.Pending && !s.Enabled:
+		v.State = "Disabling"
+	case s.Pending:
+		v.State = "Updating"
+	case !s.Enabled:
 		v.State = "Disabled"
 	}
 	if s.Config.MaximumConcurrency > 0 {

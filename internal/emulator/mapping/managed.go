@@ -16,6 +16,8 @@ type Managed struct {
 	config   Config
 	enabled  bool
 	modified time.Time
+	version  int                // of the settings: how often they were changed
+	applied  int                // the version that runs
 	restart  context.CancelFunc // ends the running mapping, so that Run begins one with the new settings; nil: none runs
 }
 
@@ -26,6 +28,8 @@ type State struct {
 	Config      Config // as it was given: what is zero has its default
 	Enabled     bool
 	Modified    time.Time // of the last change
+	// Pending says that the last change has yet to come into effect: what was under way before it has not ended.
+	Pending bool
 }
 
 // NewManaged makes an enabled mapping; the error lists every problem of the configuration.
@@ -40,7 +44,7 @@ func NewManaged(uuid, functionARN string, config Config) (*Managed, error) {
 func (m *Managed) State() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return State{UUID: m.uuid, FunctionARN: m.functionARN, Config: m.config, Enabled: m.enabled, Modified: m.modified}
+	return State{UUID: m.uuid, FunctionARN: m.functionARN, Config: m.config, Enabled: m.enabled, Modified: m.modified, Pending: m.version != m.applied}
 }
 
 // Update changes the settings and, when the mapping runs, has it go on with the new ones: what it works on ends first.
@@ -57,6 +61,7 @@ func (m *Managed) Update(change func(config *Config, enabled *bool) error) error
 	}
 	m.config, m.enabled, m.modified = config, enabled, time.Now()
 	if m.restart != nil {
+		m.version++
 		m.restart()
 	}
 	return nil
@@ -78,7 +83,7 @@ func (m *Managed) runOnce(ctx context.Context) error {
 	defer cancel()
 	m.mu.Lock()
 	config, enabled := m.config, m.enabled
-	m.restart = cancel
+	m.restart, m.applied = cancel, m.version
 	m.mu.Unlock()
 	if !enabled {
 		<-running.Done()

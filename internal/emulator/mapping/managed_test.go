@@ -102,14 +102,17 @@ func TestAChangeCutsNoInvocationOff(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		alter(t, m, func(c *mapping.Config, _ *bool) { c.BatchSize = 1 })
+		if !m.State().Pending {
+			t.Error("a change is in effect while an invocation of before runs on")
+		}
 		q.send(msg("m3"), msg("m4"))
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if got := q.left(); got != "" || !strings.HasPrefix(l.text(), "m2\n") || strings.Contains(l.text(), "m3 m4") {
 			t.Errorf("got %q left and %q delivered, want m2 once, then m3 and m4 alone", got, l.text())
 		}
-		if got := m.State().Config.BatchSize; got != 1 {
-			t.Errorf("batch size: got %d, want 1", got)
+		if s := m.State(); s.Config.BatchSize != 1 || s.Pending {
+			t.Errorf("got %+v, want a batch size of 1 in effect", s)
 		}
 	})
 }
