@@ -194,8 +194,9 @@ func (q *queue) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBat
 				if *failed.Code == unaccounted {
 					continue
 				}
-				failed.Id = entry.Id
-				out.Failed = append(out.Failed, *failed)
+				told := *failed // which may be the same one for each queue
+				told.Id = entry.Id
+				out.Failed = append(out.Failed, told)
 				continue
 			}
 		}
