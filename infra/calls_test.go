@@ -167,6 +167,10 @@ func (w *walk) hand(i *ssa.MakeInterface) {
 	for method := range interfaceType.Methods() {
 		w.reach(w.program.LookupMethod(i.X.Type(), method.Pkg(), method.Name()))
 	}
+	// Lambda's library takes any value as a handler, and calls its Invoke if it has one.
+	if invoke := w.program.MethodSets.MethodSet(i.X.Type()).Lookup(nil, "Invoke"); interfaceType.NumMethods() == 0 && invoke != nil {
+		w.reach(w.program.MethodValue(invoke))
+	}
 }
 
 // part is an element of a transaction.
