@@ -64,8 +64,13 @@ build/$(ARCH)/%/bootstrap: check-go check-arch
 $(FUNCTIONS:%=build/local/%/bootstrap): build/local/%/bootstrap: check-go
 	@$(GO_BUILD) -o $@ ./functions/$*
 
-# What make bench compares the worker with.
-$(BASELINES:%=build/local/%/bootstrap): build/local/%/bootstrap: check-go
+# What make bench compares: the worker as it deploys, and the others.
+build/bench/worker/bootstrap: TAGS = $(WORKER_TAGS:%=,%)
+
+build/bench/worker/bootstrap: check-go
+	@$(GO_BUILD) -o $@ ./functions/worker
+
+$(BASELINES:%=build/bench/%/bootstrap): build/bench/%/bootstrap: check-go
 	@$(GO_BUILD) -o $@ ./infra/bench/baseline/$*
 
 # exec, so that a signal sent to make reaches the chain and not a shell in between.
@@ -99,7 +104,7 @@ soak: check-go dynoxide ## run under steady load and faults for MINUTES=30, and 
 	@exec build/local/soak
 
 .PHONY: bench
-bench: $(FUNCTIONS:%=build/local/%/bootstrap) $(BASELINES:%=build/local/%/bootstrap) dynoxide $(KUMO_STAMP) ## measure ours beside others, ROUNDS=5, 10 minutes; writes build/bench.json
+bench: $(FUNCTIONS:%=build/local/%/bootstrap) build/bench/worker/bootstrap $(BASELINES:%=build/bench/%/bootstrap) dynoxide $(KUMO_STAMP) ## measure ours beside others, ROUNDS=5, 10 minutes; writes build/bench.json
 	@$(GO_BUILD) -o build/local/chain ./infra/local
 	@$(GO_BUILD) -o build/local/bench ./infra/bench
 	@exec build/local/bench

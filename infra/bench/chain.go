@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,7 @@ func (b *bench) chain(ctx context.Context) (err error) {
 	var deleted atomic.Int64
 	finished := make(chan struct{}, 1)
 	chain, err := emulator.Start(ctx, emulator.Config{
-		Stack: topology.Default(), Workers: 2, BinDir: b.bin, ToolsDir: b.tools, Logger: slog.New(slog.DiscardHandler),
+		Stack: topology.Default(), Workers: 2, BinDir: filepath.Join("build", "local"), ToolsDir: b.tools, Logger: slog.New(slog.DiscardHandler),
 		Batch: func(_ string, e mapping.Event) {
 			if deleted.Add(int64(e.Deleted))%chainTasks == 0 && e.Deleted > 0 {
 				finished <- struct{}{}

@@ -39,7 +39,7 @@ func main() {
 type bench struct {
 	out     io.Writer
 	rounds  int
-	bin     string // folder with <function>/bootstrap
+	bin     string // folder with the contestants' <name>/bootstrap
 	tools   string
 	table   *contest.Table
 	results *results
@@ -52,7 +52,7 @@ func run(out io.Writer) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &bench{out: out, rounds: s.Rounds, bin: filepath.Join("build", "local"), tools: ".tools", results: newResults(s.Rounds)}
+	b := &bench{out: out, rounds: s.Rounds, bin: filepath.Join("build", "bench"), tools: ".tools", results: newResults(s.Rounds)}
 
 	binary, err := dynamodb.Install(ctx, b.tools)
 	if err != nil {
