@@ -31,10 +31,9 @@ type ClaimRequest struct {
 // somebody moved it out of the dead-letter queue.
 func (s *Store) Claim(ctx context.Context, r ClaimRequest) (Record, error) {
 	now := s.now()
-	free := expression.Name("pk").AttributeNotExists().
-		Or(is(Queued), is(Retrying),
-			is(Running).And(expression.Name("lease_until").LessThanEqual(expression.Value(stamp(now)))))
-	rec, err := s.claim(ctx, r, now, free)
+	rec, err := s.claim(ctx, r, now,
+		notThere+" OR #status IN (:queued, :retrying) OR (#status = :running AND lease_until <= :now)",
+		item{":queued": text(Queued), ":retrying": text(Retrying)})
 	var refusal *refusedError
 	if !errors.As(err, &refusal) {
 		return rec, err
@@ -57,7 +56,8 @@ func (s *Store) Claim(ctx context.Context, r ClaimRequest) (Record, error) {
 
 // claimAgain claims a failed task whose message is new. Whoever redrives may make it queued just then.
 func (s *Store) claimAgain(ctx context.Context, r ClaimRequest, failed Record) (Record, error) {
-	rec, err := s.claim(ctx, r, s.now(), is(Failed).Or(is(Queued)).And(fenceIs(failed.Lease.Fence)))
+	rec, err := s.claim(ctx, r, s.now(), "#status IN (:failed, :queued) AND fence = :fence",
+		item{":failed": text(Failed), ":queued": text(Queued), ":fence": signed(failed.Lease.Fence)})
 	var refusal *refusedError
 	if !errors.As(err, &refusal) {
 		return rec, err
@@ -72,30 +72,30 @@ func (s *Store) claimAgain(ctx context.Context, r ClaimRequest, failed Record) (
 	return rec, &LeaseHeldError{Until: rec.Lease.Until}
 }
 
-func (s *Store) claim(ctx context.Context, r ClaimRequest, now time.Time, cond expression.ConditionBuilder) (Record, error) {
-	attempt := attemptItem{StartedAt: stamp(now), MessageID: r.MessageID}
-	upd := expression.
-		Set(expression.Name("status"), expression.Value(Running)).
-		Set(expression.Name("attempts"), expression.ListAppend(
-			expression.IfNotExists(expression.Name("attempts"), expression.Value([]attemptItem{})),
-			expression.Value([]attemptItem{attempt}))).
-		Set(expression.Name("lease_owner"), expression.Value(r.Owner)).
-		Set(expression.Name("lease_until"), expression.Value(stamp(r.Until))).
-		Set(expression.Name("message_id"), expression.Value(r.MessageID)).
-		Set(expression.Name("updated_at"), expression.Value(stamp(now))).
-		Set(expression.Name("expires_at"), expression.Value(s.expiry())).
-		Set(expression.Name("type"), expression.Value(kindHistory)).
-		Set(expression.Name("task_id"), expression.Value(r.ID)).
-		Set(expression.Name("submitted_at"), expression.IfNotExists(expression.Name("submitted_at"), expression.Value(stamp(r.SentAt)))).
-		Add(expression.Name("fence"), expression.Value(1)).
-		Remove(expression.Name("next_retry_at"))
+// claim makes the claim under a condition, whose values it gets.
+func (s *Store) claim(ctx context.Context, r ClaimRequest, now time.Time, condition string, values item) (Record, error) {
+	w := written{
+		condition: condition, values: values, names: map[string]string{"#status": "status", "#type": "type"},
+		update: "SET #status = :running, #type = :history, task_id = :id, attempts = list_append(if_not_exists(attempts, :none), :attempt)" +
+			", lease_owner = :owner, lease_until = :until, message_id = :message, updated_at = :now, expires_at = :expires" +
+			", submitted_at = if_not_exists(submitted_at, :sent)",
+	}
+	values[":running"], values[":history"], values[":id"] = text(Running), text(kindHistory), text(r.ID)
+	values[":none"] = list()
+	values[":attempt"] = list(object(item{"started_at": text(stamp(now)), "message_id": text(r.MessageID)}))
+	values[":owner"], values[":until"], values[":message"] = text(r.Owner), text(stamp(r.Until)), text(r.MessageID)
+	values[":now"], values[":expires"], values[":sent"] = text(stamp(now)), signed(s.expiry()), text(stamp(r.SentAt))
+	values[":one"] = signed(1)
 	if r.TraceID != "" {
-		upd = upd.Set(expression.Name("trace_id"), expression.IfNotExists(expression.Name("trace_id"), expression.Value(r.TraceID)))
+		w.update += ", trace_id = if_not_exists(trace_id, :trace)"
+		values[":trace"] = text(r.TraceID)
 	}
 	if r.Task != "" {
-		upd = upd.Set(expression.Name("task"), expression.Value(r.Task))
+		w.update += ", task = :task"
+		values[":task"] = text(r.Task)
 	}
-	it, err := s.update(ctx, key(threadPK(r.ID.Thread()), historySK(r.ID)), cond, upd)
+	w.update += " ADD fence :one REMOVE next_retry_at"
+	it, err := s.updateWith(ctx, key(threadPK(r.ID.Thread()), historySK(r.ID)), w)
 	if err != nil {
 		return Record{}, fmt.Errorf("claim task %s: %w", r.ID, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/cenkalti/backoff/v5"
@@ -144,7 +143,7 @@ func (s *Store) write(ctx context.Context, c Commit, data packed, n uint64) erro
 		return err
 	}
 	err := errors.Join(
-		add(s.recordWrite(c, n)),
+		add(s.recordWrite(c, n), nil),
 		add(s.checkpointWrite(c, data, n)))
 	if c.Ticket != nil {
 		err = errors.Join(err, add(s.ticketWrite(*c.Ticket)))
@@ -162,44 +161,40 @@ func (s *Store) write(ctx context.Context, c Commit, data packed, n uint64) erro
 	return err
 }
 
-func (s *Store) recordWrite(c Commit, n uint64) (types.TransactWriteItem, error) {
-	now := stamp(s.now())
-	upd := expression.
-		Set(expression.Name("steps"), expression.ListAppend(
-			expression.IfNotExists(expression.Name("steps"), expression.Value([]stepItem{})),
-			expression.Value([]stepItem{{Name: c.Step, N: n}}))).
-		Set(expression.Name("step"), expression.Value(c.Step)).
-		Set(expression.Name("updated_at"), expression.Value(now))
-	if c.Tokens != (task.Tokens{}) {
-		upd = upd.Add(expression.Name("tokens_in"), expression.Value(c.Tokens.Input)).
-			Add(expression.Name("tokens_out"), expression.Value(c.Tokens.Output))
+func (s *Store) recordWrite(c Commit, n uint64) types.TransactWriteItem {
+	w := written{
+		names:  map[string]string{"#status": "status"},
+		update: "SET steps = list_append(if_not_exists(steps, :none), :steps), step = :step, updated_at = :now",
+		// The number of steps is part of the condition, so that a commit whose answer was lost is not applied twice.
+		condition: "#status = :running AND fence = :fence AND attribute_not_exists(steps)",
+		values: item{
+			":running": text(Running), ":fence": signed(c.Record.Lease.Fence), ":none": list(),
+			":steps": list(object(item{"name": text(c.Step), "n": unsigned(n)})), ":step": text(c.Step), ":now": text(stamp(s.now())),
+		},
+	}
+	if k := len(c.Record.Steps); k > 0 {
+		w.condition = "#status = :running AND fence = :fence AND size(steps) = :k"
+		w.values[":k"] = signed(k)
 	}
 	if c.Last {
 		attempt := attemptName(c.Record)
-		upd = upd.Set(expression.Name("status"), expression.Value(Succeeded)).
-			Set(expression.Name("result_n"), expression.Value(n)).
-			Set(expression.Name(attempt+".ended_at"), expression.Value(now)).
-			Set(expression.Name(attempt+".step"), expression.Value(c.Step)).
-			Remove(expression.Name("lease_owner")).Remove(expression.Name("lease_until")).
-			Remove(expression.Name("error"))
+		w.update += ", #status = :succeeded, result_n = :n, " + attempt + ".ended_at = :now, " + attempt + ".step = :step"
+		w.values[":succeeded"], w.values[":n"] = text(Succeeded), unsigned(n)
 	}
-	// The number of steps is part of the condition, so that a commit whose answer was lost is not
-	// applied twice.
-	steps := expression.Name("steps").AttributeNotExists()
-	if k := len(c.Record.Steps); k > 0 {
-		steps = expression.Name("steps").Size().Equal(expression.Value(k))
+	if c.Tokens != (task.Tokens{}) {
+		w.update += " ADD tokens_in :in, tokens_out :out"
+		w.values[":in"], w.values[":out"] = signed(c.Tokens.Input), signed(c.Tokens.Output)
 	}
-	expr, err := expression.NewBuilder().WithUpdate(upd).
-		WithCondition(is(Running).And(fenceIs(c.Record.Lease.Fence), steps)).Build()
-	if err != nil {
-		return types.TransactWriteItem{}, err
+	if c.Last {
+		w.update += " REMOVE lease_owner, lease_until, #error"
+		w.names["#error"] = "error"
 	}
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: &s.table, Key: recordKey(c.Record),
-		ConditionExpression: expr.Condition(), UpdateExpression: expr.Update(),
-		ExpressionAttributeNames: expr.Names(), ExpressionAttributeValues: expr.Values(),
+		ConditionExpression: &w.condition, UpdateExpression: &w.update,
+		ExpressionAttributeNames: w.names, ExpressionAttributeValues: w.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}, nil
+	}}
 }
 
 func (s *Store) checkpointWrite(c Commit, data packed, n uint64) (types.TransactWriteItem, error) {
@@ -213,7 +208,7 @@ func (s *Store) checkpointWrite(c Commit, data packed, n uint64) (types.Transact
 	if data.inline != nil && err == nil {
 		it["data"] = data.inline
 	}
-	return s.putWrite(it, err, expression.Name("pk").AttributeNotExists())
+	return s.putWrite(it, err, notThere, nil)
 }
 
 func (s *Store) resultWrite(c Commit, data packed, n uint64) (types.TransactWriteItem, error) {
@@ -225,9 +220,7 @@ func (s *Store) resultWrite(c Commit, data packed, n uint64) (types.TransactWrit
 	if data.inline != nil && err == nil {
 		it["data"] = data.inline
 	}
-	return s.putWrite(it, err, expression.Name("pk").AttributeNotExists().
-		Or(expression.Name("n").LessThan(expression.Value(n)),
-			expression.Name("expires_at").LessThanEqual(expression.Value(s.now().Unix()))))
+	return s.putWrite(it, err, notThere+" OR n < :n OR expires_at <= :now", item{":n": unsigned(n), ":now": signed(s.now().Unix())})
 }
 
 func (s *Store) partWrite(c Commit, part []byte, n uint64, i int) types.TransactWriteItem {
@@ -244,23 +237,15 @@ func (s *Store) ticketWrite(t task.Ticket) (types.TransactWriteItem, error) {
 		PK: ticketPK(t.ID), SK: ticketKey, Type: kindTicket,
 		Status: t.Status, Version: t.Version, UpdatedAt: stamp(t.UpdatedAt),
 	})
-	cond := expression.Name("version").Equal(expression.Value(t.Version - 1))
 	if t.Version <= 1 {
-		cond = expression.Name("pk").AttributeNotExists()
+		return s.putWrite(it, err, notThere, nil)
 	}
-	return s.putWrite(it, err, cond)
+	return s.putWrite(it, err, "version = :before", item{":before": signed(t.Version - 1)})
 }
 
-func (s *Store) putWrite(it item, err error, cond expression.ConditionBuilder) (types.TransactWriteItem, error) {
-	if err != nil {
-		return types.TransactWriteItem{}, err
-	}
-	expr, err := expression.NewBuilder().WithCondition(cond).Build()
-	if err != nil {
-		return types.TransactWriteItem{}, err
-	}
+// putWrite is a conditional write of an item; err: why there is none.
+func (s *Store) putWrite(it item, err error, condition string, values item) (types.TransactWriteItem, error) {
 	return types.TransactWriteItem{Put: &types.Put{
-		TableName: &s.table, Item: it, ConditionExpression: expr.Condition(),
-		ExpressionAttributeNames: expr.Names(), ExpressionAttributeValues: expr.Values(),
-	}}, nil
+		TableName: &s.table, Item: it, ConditionExpression: &condition, ExpressionAttributeValues: values,
+	}}, err
 }

@@ -89,20 +89,15 @@ func (s *Store) newestN(ctx context.Context, thread string) (uint64, error) {
 }
 
 func (s *Store) newest(ctx context.Context, thread string, upTo uint64, limit int) ([]item, error) {
-	sk := expression.Key("sk").BeginsWith(checkpointPrefix)
+	condition, values := "pk = :pk AND begins_with(sk, :prefix)", item{":pk": text(threadPK(thread)), ":prefix": text(checkpointPrefix)}
 	if upTo > 0 {
-		sk = expression.Key("sk").Between(expression.Value(checkpointSK(0)), expression.Value(checkpointSK(upTo)))
-	}
-	expr, err := expression.NewBuilder().WithKeyCondition(
-		expression.Key("pk").Equal(expression.Value(threadPK(thread))).And(sk)).Build()
-	if err != nil {
-		return nil, err
+		condition = "pk = :pk AND sk BETWEEN :first AND :last"
+		values = item{":pk": text(threadPK(thread)), ":first": text(checkpointSK(0)), ":last": text(checkpointSK(upTo))}
 	}
 	out, err := s.api.Query(ctx, &dynamodb.QueryInput{
 		TableName: &s.table, ConsistentRead: aws.Bool(true), ScanIndexForward: aws.Bool(false),
-		Limit:                    aws.Int32(int32(min(limit, math.MaxInt32))), //nolint:gosec // bounded by min
-		KeyConditionExpression:   expr.KeyCondition(),
-		ExpressionAttributeNames: expr.Names(), ExpressionAttributeValues: expr.Values(),
+		Limit:                  aws.Int32(int32(min(limit, math.MaxInt32))), //nolint:gosec // bounded by min
+		KeyConditionExpression: &condition, ExpressionAttributeValues: values,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read latest checkpoints of thread %s: %w", thread, err)

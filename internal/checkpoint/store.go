@@ -88,11 +88,16 @@ func (s *Store) update(ctx context.Context, k item, cond expression.ConditionBui
 	if err != nil {
 		return nil, err
 	}
+	return s.updateWith(ctx, k, written{*expr.Condition(), *expr.Update(), expr.Names(), expr.Values()})
+}
+
+// updateWith is update with expressions that need not be built.
+func (s *Store) updateWith(ctx context.Context, k item, w written) (item, error) {
 	return retryConflicts(ctx, func() (item, error) {
 		out, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 			TableName: &s.table, Key: k,
-			ConditionExpression: expr.Condition(), UpdateExpression: expr.Update(),
-			ExpressionAttributeNames: expr.Names(), ExpressionAttributeValues: expr.Values(),
+			ConditionExpression: &w.condition, UpdateExpression: &w.update,
+			ExpressionAttributeNames: w.names, ExpressionAttributeValues: w.values,
 			ReturnValues:                        types.ReturnValueAllNew,
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		})
