@@ -75,12 +75,10 @@ func (s *Store) claimAgain(ctx context.Context, r ClaimRequest, failed Record) (
 // claim makes the claim under a condition, whose values it gets.
 func (s *Store) claim(ctx context.Context, r ClaimRequest, now time.Time, condition string, values item) (Record, error) {
 	w := written{
-		condition: condition, values: values,
-		// Two are no reserved words: by them a claim is told from other updates on the wire.
-		names: map[string]string{"#status": "status", "#type": "type", "#owner": "lease_owner", "#submitted": "submitted_at"},
+		condition: condition, values: values, names: map[string]string{"#status": "status", "#type": "type"},
 		update: "SET #status = :running, #type = :history, task_id = :id, attempts = list_append(if_not_exists(attempts, :none), :attempt)" +
-			", #owner = :owner, lease_until = :until, message_id = :message, updated_at = :now, expires_at = :expires" +
-			", #submitted = if_not_exists(#submitted, :sent)",
+			", lease_owner = :owner, lease_until = :until, message_id = :message, updated_at = :now, expires_at = :expires" +
+			", submitted_at = if_not_exists(submitted_at, :sent)",
 	}
 	values[":running"], values[":history"], values[":id"] = text(Running), text(kindHistory), text(r.ID)
 	values[":none"] = list()

@@ -89,11 +89,10 @@ func (s *Store) newestN(ctx context.Context, thread string) (uint64, error) {
 }
 
 func (s *Store) newest(ctx context.Context, thread string, upTo uint64, limit int) ([]item, error) {
-	// The values are named as in the queries that are built, where :0 is the partition key, for whoever watches the wire.
-	condition, values := "pk = :0 AND begins_with(sk, :1)", item{":0": text(threadPK(thread)), ":1": text(checkpointPrefix)}
+	condition, values := "pk = :pk AND begins_with(sk, :prefix)", item{":pk": text(threadPK(thread)), ":prefix": text(checkpointPrefix)}
 	if upTo > 0 {
-		condition = "pk = :0 AND sk BETWEEN :1 AND :2"
-		values = item{":0": text(threadPK(thread)), ":1": text(checkpointSK(0)), ":2": text(checkpointSK(upTo))}
+		condition = "pk = :pk AND sk BETWEEN :first AND :last"
+		values = item{":pk": text(threadPK(thread)), ":first": text(checkpointSK(0)), ":last": text(checkpointSK(upTo))}
 	}
 	out, err := s.api.Query(ctx, &dynamodb.QueryInput{
 		TableName: &s.table, ConsistentRead: aws.Bool(true), ScanIndexForward: aws.Bool(false),

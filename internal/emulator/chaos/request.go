@@ -81,11 +81,27 @@ func (k itemKey) task() string {
 	return thread + "." + ulid
 }
 
-func (q *request) lookAtTable(body []byte) {
-	type update struct {
-		Key                      itemKey
-		ExpressionAttributeNames map[string]string
+// update is a change of an item.
+type update struct {
+	Key                      itemKey
+	UpdateExpression         string
+	ExpressionAttributeNames map[string]string
+}
+
+// mentions reports whether an attribute is part of the change, whether it is written out or stands for a name.
+func (u update) mentions(attribute string) bool {
+	if strings.Contains(u.UpdateExpression, attribute) {
+		return true
 	}
+	for _, name := range u.ExpressionAttributeNames {
+		if name == attribute {
+			return true
+		}
+	}
+	return false
+}
+
+func (q *request) lookAtTable(body []byte) {
 	var b struct {
 		update
 		Item          itemKey
@@ -100,11 +116,7 @@ func (q *request) lookAtTable(body []byte) {
 	case "UpdateItem":
 		q.write, at = true, b.Key
 		// Of all updates only a claim sets these two.
-		names := map[string]bool{}
-		for _, name := range b.ExpressionAttributeNames {
-			names[name] = true
-		}
-		q.claim = names["lease_owner"] && names["submitted_at"]
+		q.claim = b.mentions("lease_owner") && b.mentions("submitted_at")
 	case "PutItem":
 		q.write, at = true, b.Item
 	case "TransactWriteItems":
@@ -117,7 +129,11 @@ func (q *request) lookAtTable(body []byte) {
 		at = b.Key
 	}
 	if q.operation == "Query" {
-		at.PK = b.ExpressionAttributeValues[":0"] // as the expression builder counts
+		for _, v := range b.ExpressionAttributeValues {
+			if strings.HasPrefix(v.S, "thread#") {
+				at.PK = v
+			}
+		}
 	}
 	q.task, q.thread = at.task(), at.thread()
 	q.key = q.operation + " " + at.PK.S + " " + at.SK.S
