@@ -41,9 +41,10 @@ type Meter struct {
 	server    *http.Server
 	transport *http.Transport
 
-	mu    sync.Mutex
-	usage Usage
-	delay time.Duration
+	mu       sync.Mutex
+	counting bool // a Measure is under way
+	usage    Usage
+	delay    time.Duration
 }
 
 // Listen opens a meter on a free port of 127.0.0.1 in front of the DynamoDB at the URL backend. ctx bounds the opening only.
@@ -55,7 +56,6 @@ func Listen(ctx context.Context, backend string) (*Meter, error) {
 	// As many connections as there are requests at once: making new ones would be measured too.
 	m := &Meter{
 		backend: backend, listener: l, transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute},
-		usage: Usage{Requests: map[string]int{}},
 	}
 	m.server = &http.Server{Handler: m, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = m.server.Serve(l) }() // it ends when Close closes the listener
@@ -79,17 +79,26 @@ func (m *Meter) Delay(d time.Duration) {
 	m.delay = d
 }
 
-// Measure calls do and returns what passed meanwhile. One call at a time.
+// Measure calls do and returns what passed meanwhile. One call at a time. At other times requests pass as they come.
 func (m *Meter) Measure(do func()) Usage {
-	m.mu.Lock()
-	m.usage = Usage{Requests: map[string]int{}}
-	m.mu.Unlock()
+	m.begin()
 	do()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u := m.usage
-	m.usage = Usage{Requests: map[string]int{}}
-	return u
+	m.counting = false
+	return m.usage
+}
+
+func (m *Meter) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counting, m.usage = true, Usage{Requests: map[string]int{}}
+}
+
+func (m *Meter) state() (counting bool, delay time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counting, m.delay
 }
 
 // ServeHTTP hands one request on.
@@ -114,12 +123,15 @@ func (m *Meter) forward(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := m.wait(r.Context()); err != nil {
+	counting, delay := m.state()
+	if err := wait(r.Context(), delay); err != nil {
 		return answer{}, err
 	}
-	asked, err := askForUnits(body)
-	if err != nil {
-		return answer{}, err
+	asked := body
+	if counting {
+		if asked, err = askForUnits(body); err != nil {
+			return answer{}, err
+		}
 	}
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, m.backend, bytes.NewReader(asked))
 	if err != nil {
@@ -136,15 +148,14 @@ func (m *Meter) forward(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	m.count(operation, len(body), units(got))
+	if counting {
+		_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+		m.count(operation, len(body), units(got))
+	}
 	return answer{res.StatusCode, got}, nil
 }
 
-func (m *Meter) wait(ctx context.Context) error {
-	m.mu.Lock()
-	delay := m.delay
-	m.mu.Unlock()
+func wait(ctx context.Context, delay time.Duration) error {
 	if delay == 0 {
 		return nil
 	}
