@@ -56,6 +56,14 @@ func TestCostDoesNotGrowWithTheConversation(t *testing.T) {
 	if growth := math.Abs(float64(later.Written-first.Written)) / float64(first.Written); growth > 0.1 {
 		t.Errorf("%d bytes written at turn 1 and %d at turn 1,000, want them within 10 %%", first.Written, later.Written)
 	}
+	// What a task may cost; whoever needs more for a reason raises the numbers. Of the thread 20 checkpoints are read at most.
+	const mostBytes, mostReadUnits = 4700, 5
+	if most := max(first.Written, later.Written); most > mostBytes {
+		t.Errorf("%d bytes written, want %d at most", most, mostBytes)
+	}
+	if later.ReadUnits > mostReadUnits {
+		t.Errorf("%v read units at turn 1,000, want %d at most", later.ReadUnits, mostReadUnits)
+	}
 	// 1 unit at the claim, 6 in the commit of three small items.
 	if first.WriteUnits != 7 || later.WriteUnits != 7 {
 		t.Errorf("%v write units at turn 1 and %v at turn 1,000, want 7", first.WriteUnits, later.WriteUnits)
