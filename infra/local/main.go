@@ -60,12 +60,16 @@ func run() error {
 		return err
 	}
 	account := &account{}
+	o, err := reach(ctx, s.Retriever)
+	if err != nil {
+		return err
+	}
 	chain, err := emulator.Start(ctx, emulator.Config{
 		Stack: topology.Default(),
 		Port:  s.Port, AWSPort: s.AWSPort, DataDir: s.DataDir, Workers: s.Workers,
 		BinDir: filepath.Join("build", "local"), ToolsDir: ".tools",
 		DynamoDBEndpoint: s.DynamoDBEndpoint, SQSEndpoint: s.SQSEndpoint,
-		AllowedTopics: s.AllowedTopics, WorkerEnv: workerEnv(s.Retriever), Chaos: faults,
+		AllowedTopics: s.AllowedTopics, WorkerEnv: o.env, WorkerRegion: o.region, Chaos: faults,
 		Logger: slog.New(console.handler), Output: console.line, Notify: console.notification, Batch: account.add,
 	})
 	if err != nil {

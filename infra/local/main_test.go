@@ -77,31 +77,36 @@ func TestEveryWrongSettingIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-// Started, stopped by a signal: it says where it listens, finishes, says what it did, exits with 0, and leaves no process.
-func TestItStopsInGoodOrder(t *testing.T) {
-	t.Parallel()
-	cmd := chain(t, "DATA_DIR="+filepath.Join(t.TempDir(), "state"))
+// up starts the chain in a process group of its own, and returns once it is up.
+func up(t *testing.T, cmd *exec.Cmd) (lines *bufio.Reader, out, problems *bytes.Buffer) {
+	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var problems bytes.Buffer
-	cmd.Stderr = &problems
+	out, problems = new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stderr = problems
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	lines := bufio.NewReader(io.TeeReader(pipe, &out))
+	lines = bufio.NewReader(io.TeeReader(pipe, out))
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			t.Fatalf("it ended before it was up: %v\n%s%s", err, &out, &problems)
+			t.Fatalf("it ended before it was up: %v\n%s%s", err, out, problems)
 		}
 		if strings.HasPrefix(line, "Ctrl-C stops it.") {
-			break
+			return lines, out, problems
 		}
 	}
+}
+
+// Started, stopped by a signal: it says where it listens, finishes, says what it did, exits with 0, and leaves no process.
+func TestItStopsInGoodOrder(t *testing.T) {
+	t.Parallel()
+	cmd := chain(t, "DATA_DIR="+filepath.Join(t.TempDir(), "state"))
+	lines, out, problems := up(t, cmd)
 	began := time.Now()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -110,14 +115,14 @@ func TestItStopsInGoodOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v, want exit code 0\n%s", err, &problems)
+		t.Errorf("it ended with %v, want exit code 0\n%s", err, problems)
 	}
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("stopping took %v", took)
 	}
 	for _, want := range []string{"Ready after", "http://127.0.0.1:", "Stopping", "Stopped. 0 batches", "The state is kept in"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("the output lacks %q:\n%s", want, &out)
+			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
 	}
 	if err := syscall.Kill(-cmd.Process.Pid, 0); err == nil {

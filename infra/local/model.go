@@ -1,33 +1,34 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"agentworker/internal/awsprofile"
 )
 
 // The worker's own variables that make run hands on, where they are set.
-var (
-	modelVariables = []string{
-		"MODEL", "MODEL_TIMEOUT", "MAX_TOKENS_PER_TASK", "OPENAI_BASE_URL", "OPENAI_API_KEY", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
-	}
-	// Only a model, a key or documents that are in AWS get the credentials of the person who runs the chain.
-	credentialVariables = []string{
-		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "HOME",
-		"OPENAI_API_KEY_SECRET", "OPENAI_API_KEY_PARAMETER",
-	}
-)
+var modelVariables = []string{
+	"MODEL", "MODEL_TIMEOUT", "MAX_TOKENS_PER_TASK", "OPENAI_BASE_URL", "OPENAI_API_KEY", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+	"OPENAI_API_KEY_SECRET", "OPENAI_API_KEY_PARAMETER",
+}
 
-// workerEnv is what the environment says about the worker's model and documents.
-func workerEnv(retriever string) []string {
-	names := modelVariables
-	if inAWS(retriever) {
-		names = append(names[:len(names):len(names)], credentialVariables...)
-	}
-	var env []string
-	for _, name := range names {
+// outside is what the worker gets to reach its model and documents with.
+type outside struct {
+	env    []string // KEY=VALUE
+	region string   // of what is in AWS; "": nothing is
+}
+
+// reach is what the environment says about the worker's model and documents.
+func reach(ctx context.Context, retriever string) (outside, error) {
+	var o outside
+	for _, name := range modelVariables {
 		if value, set := os.LookupEnv(name); set {
-			env = append(env, name+"="+value)
+			o.env = append(o.env, name+"="+value)
 		}
 	}
 	// The worker's folder is not this one.
@@ -37,9 +38,30 @@ func workerEnv(retriever string) []string {
 		}
 	}
 	if retriever != "" {
-		env = append(env, "RETRIEVER="+retriever)
+		o.env = append(o.env, "RETRIEVER="+retriever)
 	}
-	return env
+	if !inAWS(retriever) {
+		return o, nil // nobody gets credentials without need
+	}
+	// A function finds credentials in its environment only; whoever starts the chain may have a profile or single sign-on.
+	const patience = 10 * time.Second
+	cfg, err := awsprofile.Load(ctx, patience)
+	if err != nil {
+		return o, fmt.Errorf("model or documents are in AWS, whose settings cannot be read: %w", err)
+	}
+	if cfg.Region == "" {
+		return o, fmt.Errorf("model or documents are in AWS, in no region that is known: set AWS_REGION, or choose a profile that has one with AWS_PROFILE")
+	}
+	keys, err := cfg.Credentials.Retrieve(ctx)
+	if err != nil {
+		return o, fmt.Errorf("model or documents are in AWS, and there are no credentials for it; set AWS_PROFILE, or sign in: %w", err)
+	}
+	o.region = cfg.Region
+	o.env = append(o.env, "AWS_ACCESS_KEY_ID="+keys.AccessKeyID, "AWS_SECRET_ACCESS_KEY="+keys.SecretAccessKey)
+	if keys.SessionToken != "" {
+		o.env = append(o.env, "AWS_SESSION_TOKEN="+keys.SessionToken)
+	}
+	return o, nil
 }
 
 func inAWS(retriever string) bool {

@@ -64,6 +64,8 @@ type Config struct {
 	AllowedTopics []string
 	// WorkerEnv holds more KEY=VALUE pairs for the worker, such as its model's; they win over the chain's own.
 	WorkerEnv []string
+	// WorkerRegion is the AWS region of what the worker uses beside the chain, such as its model; "": us-east-1.
+	WorkerRegion string
 	// StopTimeout is how long running invocations may take to finish at the end; 0: 10 s.
 	StopTimeout time.Duration
 

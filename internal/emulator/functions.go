@@ -31,17 +31,17 @@ const asyncRetryDelay = 2 * time.Second
 // startFunctions makes the three functions and starts a process of each that people wait for.
 func (c *Chain) startFunctions(ctx context.Context) error {
 	stack := c.config.Stack
-	c.worker = c.function(stack.Worker, c.config.Workers, config.Variables(config.Worker{
+	c.worker = c.function(stack.Worker, or(c.config.WorkerRegion, region), c.config.Workers, config.Variables(config.Worker{
 		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url,
 		Retries: stack.Retries, MaxReceiveCount: min(stack.Tasks.MaxReceiveCount, stack.Ordered.MaxReceiveCount),
 		PartialBatch:    stack.Tasks.Mapping.ReportBatchItemFailures && stack.Ordered.Mapping.ReportBatchItemFailures,
 		RecordRetention: stack.RecordRetention, MetricsNamespace: stack.MetricsNamespace,
 		AllowedTopics: c.config.AllowedTopics,
 	}), c.config.WorkerEnv...)
-	c.submit = c.function(stack.Submit, submitProcesses, config.Variables(config.Submit{
+	c.submit = c.function(stack.Submit, region, submitProcesses, config.Variables(config.Submit{
 		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url, RecordRetention: stack.RecordRetention,
 	}))
-	c.dlqalarm = c.function(stack.DLQAlarm, 1, config.Variables(config.DLQAlarm{
+	c.dlqalarm = c.function(stack.DLQAlarm, region, 1, config.Variables(config.DLQAlarm{
 		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url,
 		DLQURL: c.tasks.dead.url, OrderedDLQURL: c.ordered.dead.url,
 		DLQAlarm: stack.Tasks.DeadLetterAlarmName(), OrderedDLQAlarm: stack.Ordered.DeadLetterAlarmName(),
@@ -63,7 +63,7 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (c *Chain) function(f topology.Function, processes int, variables map[string]string, more ...string) *lambda.Function {
+func (c *Chain) function(f topology.Function, region string, processes int, variables map[string]string, more ...string) *lambda.Function {
 	env := []string{
 		"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local",
 		"AWS_ENDPOINT_URL_SNS=" + c.awsURL,
