@@ -160,6 +160,7 @@ func (d *deadLetters) writeRest(w io.Writer, r deadletter.Report) {
 		}
 	}
 	say(r.Succeeded, "of them had already succeeded: their redelivery has no effect")
+	say(r.Again, "of them have failed again by now, and stay: is their cause mended?")
 	say(r.Finished, "of them had been copied by a redrive that was interrupted, and were only deleted")
 	for _, code := range slices.Sorted(maps.Keys(r.Left)) {
 		say(r.Left[code], "stay, since they are "+code+"; name that by --reason to take them too")

@@ -240,6 +240,65 @@ func (b *bench) keepWorking(code string) (stop func()) {
 	}
 }
 
+// keepDeadLettering has a worker beside the test that fails every task for good, so that SQS moves its message to the dead-letter
+// queue, until it is stopped; then the queue is empty.
+func (b *bench) keepDeadLettering(code string) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for stopping := false; ; {
+			out, err := b.wire.Client.ReceiveMessage(b.Context(), &sqs.ReceiveMessageInput{QueueUrl: &b.config.URL, MaxNumberOfMessages: 10})
+			if err != nil {
+				b.Errorf("receive: %v", err)
+				return
+			}
+			for _, m := range out.Messages {
+				b.failOnce(m, code)
+			}
+			switch {
+			case len(out.Messages) > 0:
+			case stopping:
+				return
+			default:
+				select {
+				case <-quit:
+					stopping = true
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
+// failOnce fails the message's task, if that has not failed yet, and gives the message back.
+func (b *bench) failOnce(m types.Message, code string) {
+	msg, err := b.config.Tasks.Decode([]byte(*m.Body), *m.MessageId, time.Now())
+	if err != nil {
+		b.Errorf("decode: %v", err)
+		return
+	}
+	rec, err := b.store.Claim(b.Context(), checkpoint.ClaimRequest{
+		ID: msg.ID, Task: msg.Task, MessageID: *m.MessageId, SentAt: time.Now(),
+		Owner: string(task.NewID("owner", time.Now())), Until: time.Now().Add(time.Minute),
+	})
+	if err == nil {
+		err = b.store.End(b.Context(), rec, checkpoint.End{Status: checkpoint.Failed, Failure: task.Failure{Code: code, Message: "no"}})
+	} else if errors.Is(err, checkpoint.ErrFailed) {
+		err = nil
+	}
+	if err != nil {
+		b.Errorf("fail %s: %v", msg.ID, err)
+	}
+	_, err = b.wire.Client.ChangeMessageVisibility(b.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: &b.config.URL, ReceiptHandle: m.ReceiptHandle})
+	if err != nil {
+		b.Errorf("give back: %v", err)
+	}
+}
+
 // wantDead checks how many messages lie in the dead-letter queue, and that none of them is hidden.
 func (b *bench) wantDead(want int) {
 	b.Helper()

@@ -74,8 +74,11 @@ type redrive struct {
 	*outcome
 }
 
-// show redrives one message, if it is selected.
+// show redrives one message, if it is selected and no copy of this very redrive.
 func (r *redrive) show(ctx context.Context, pass int, m types.Message) (verdict, error) {
+	if r.again(m) {
+		return stays, nil
+	}
 	read := r.Store.DeadLettered
 	if r.options.DryRun {
 		read = r.Store.AsDeadLettered
@@ -84,9 +87,9 @@ func (r *redrive) show(ctx context.Context, pass int, m types.Message) (verdict,
 	if ctx.Err() != nil {
 		return later, ctx.Err()
 	}
-	begun, again := rec.RedriveOf(l.MessageID)
+	begun, before := rec.RedriveOf(l.MessageID)
 	r.saw(l)
-	if !r.selection.takes(l, begun) || r.onlyBegun && !again {
+	if !r.selection.takes(l, begun) || r.onlyBegun && !before {
 		return stays, nil
 	}
 	if err != nil {
@@ -102,7 +105,7 @@ func (r *redrive) show(ctx context.Context, pass int, m types.Message) (verdict,
 	case (l.Code == dlq.CodeInProgress || l.Code == dlq.CodeMovedOn) && len(r.selection.Reasons) == 0:
 		r.left(l)
 		return stays, nil
-	case again:
+	case before:
 		if maybe, err := r.maybeCopied(ctx, l, rec, begun, pass); maybe || err != nil {
 			return r.uncertain(m, l, pass), err
 		}
@@ -121,7 +124,7 @@ func (r *redrive) copyAndDelete(ctx context.Context, pass int, m types.Message, 
 	// An interruption from here on would only leave open what has become of the copy.
 	ctx = context.WithoutCancel(ctx)
 	code := l.Code
-	if begun, again := rec.RedriveOf(l.MessageID); again {
+	if begun, before := rec.RedriveOf(l.MessageID); before {
 		code = begun.Code
 	}
 	rec, err := r.Store.BeginRedrive(ctx, rec, l.MessageID, code)
@@ -142,6 +145,7 @@ func (r *redrive) copyAndDelete(ctx context.Context, pass int, m types.Message, 
 		r.Logger.WarnContext(ctx, "copy of a dead letter not confirmed", "task_id", l.ID, "message_id", l.MessageID, "error", err)
 		return r.uncertain(m, l, pass), nil
 	}
+	r.copied(copyID)
 	if err := r.Store.EndRedrive(ctx, rec, l.MessageID, copyID, l.Named); err != nil {
 		// The deletion below says the same. The task's status follows at the worker's claim.
 		r.Logger.WarnContext(ctx, "redrive not noted", "task_id", l.ID, "message_id", l.MessageID, "error", err)

@@ -84,6 +84,26 @@ func TestASelectionGoesBackAndTheRestStays(t *testing.T) {
 	})
 }
 
+// A task whose cause is not mended comes back while others are still being redriven. It is not redriven again and again.
+func TestWhatFailsAgainIsRedrivenOnce(t *testing.T) {
+	t.Parallel()
+	bothKinds(t, func(b *bench) {
+		const n = 20
+		for i := range n {
+			b.dead("echo", fmt.Sprint("th-", i), "MODEL_DOWN")
+		}
+		stop := b.keepDeadLettering("MODEL_DOWN")
+		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
+		defer cancel()
+		r, err := b.queue().Redrive(ctx, modelDown, deadletter.RedriveOptions{Rate: 40})
+		stop()
+		if err != nil || r.Redriven != n || r.Again == 0 {
+			b.Errorf("got %d redriven, %d of them failed again, %v; want %d, some of which failed again", r.Redriven, r.Again, err, n)
+		}
+		b.wantDead(n)
+	})
+}
+
 func TestSelectionsCombine(t *testing.T) {
 	t.Parallel()
 	b := start(t, false)

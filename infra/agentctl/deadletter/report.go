@@ -25,6 +25,8 @@ type Report struct {
 	Left     map[string]int `json:"left,omitempty"` // selected messages that stay, since their tasks go on, by code
 	// Uncertain messages may have a copy from a redrive that was interrupted, and stay until that can be told.
 	Uncertain int `json:"uncertain"`
+	// Again is how many of the copies lay there again before the end: their tasks have failed once more. They stay.
+	Again int `json:"failed_again"`
 	// Failed messages could not be redriven, and stay. So do those behind them in their group.
 	Failed  int       `json:"failed"`
 	Problem string    `json:"problem,omitzero"`  // of one of those
@@ -52,6 +54,7 @@ type outcome struct {
 	unsure  map[string]bool // ids of the uncertain messages
 	waiting map[string]int  // groups with an uncertain message: in which pass
 	stuck   map[string]bool // groups with a message that could not be redriven
+	copies  map[string]bool // ids of the copies that were sent; true: it lies in the dead-letter queue by now
 }
 
 func newOutcome(q *Queue, s Selection, o RedriveOptions) *outcome {
@@ -61,7 +64,7 @@ func newOutcome(q *Queue, s Selection, o RedriveOptions) *outcome {
 	}
 	return &outcome{
 		queue: q, selection: s, progress: progress, sum: Report{Queue: q.Name(), DryRun: o.DryRun, Left: map[string]int{}},
-		seen: map[string]bool{}, tasks: map[task.ID]bool{}, unsure: map[string]bool{}, waiting: map[string]int{}, stuck: map[string]bool{},
+		seen: map[string]bool{}, tasks: map[task.ID]bool{}, unsure: map[string]bool{}, waiting: map[string]int{}, stuck: map[string]bool{}, copies: map[string]bool{},
 	}
 }
 
@@ -87,6 +90,24 @@ func (o *outcome) done(l *dlq.Letter, count *int) {
 func (o *outcome) redriven(l *dlq.Letter) { o.done(l, &o.sum.Redriven) }
 func (o *outcome) finished(l *dlq.Letter) { o.done(l, &o.sum.Finished) }
 func (o *outcome) purged(l *dlq.Letter)   { o.done(l, &o.sum.Purged) }
+
+func (o *outcome) copied(copyID string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.copies[copyID] = false
+}
+
+// again reports whether the message is one of the copies: a task that keeps failing is not to go round for ever.
+func (o *outcome) again(m types.Message) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	known, ours := o.copies[*m.MessageId]
+	if ours && !known {
+		o.copies[*m.MessageId] = true
+		o.sum.Again++
+	}
+	return ours
+}
 
 func (o *outcome) left(l *dlq.Letter) {
 	o.mu.Lock()
