@@ -293,7 +293,7 @@ func (b *bench) failOnce(m types.Message, code string) {
 	if err != nil {
 		b.Errorf("fail %s: %v", msg.ID, err)
 	}
-	_, err = b.wire.Client.ChangeMessageVisibility(b.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: &b.config.URL, ReceiptHandle: m.ReceiptHandle})
+	_, err = b.wire.ChangeMessageVisibility(b.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: &b.config.URL, ReceiptHandle: m.ReceiptHandle})
 	if err != nil {
 		b.Errorf("give back: %v", err)
 	}
