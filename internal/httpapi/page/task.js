@@ -13,6 +13,7 @@ const advice = {
   STATE_TOO_LARGE: "A step leaves more behind than one checkpoint holds. The task type has to keep less.",
   STEPS_CHANGED: "The task began under other code. Submit it again, or deploy the code under which it began and move the message back.",
   SUBMIT_FAILED: "It never reached the queue, and is in no dead-letter queue. Submit it again.",
+  MESSAGE_LOST: "No message is left of it: it expired, was purged, or was never sent. Submit it again; its finished steps are kept in the thread.",
   DEAD_LETTERED: "It never reached a worker. See that the worker runs and may read the queue, then move the message back.",
   TICKET_CONFLICT: "The ticket kept changing under the update. Move the message back when it is quieter.",
   ILLEGAL_TRANSITION: "The ticket cannot go there from where it is. Move it through the statuses between, then submit the change again.",
