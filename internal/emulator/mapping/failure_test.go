@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
 	"agentworker/internal/emulator/lambda"
 	"agentworker/internal/emulator/mapping"
 )
@@ -379,5 +381,38 @@ func TestVisibilityBelowTheFunctionTimeoutIsRefused(t *testing.T) {
 	const want = "InvalidParameterValueException: Queue visibility timeout: 30 seconds is less than Function timeout: 120 seconds"
 	if !errors.Is(err, mapping.ErrVisibilityTooShort) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// hanging does not say what its visibility timeout is.
+type hanging struct {
+	*queue
+	asked chan struct{}
+}
+
+func (h hanging) GetQueueAttributes(ctx context.Context, _ *sqs.GetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	close(h.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// To be ended while it begins is no failure, as for a mapping that is disabled right after it was made.
+func TestAMappingThatIsEndedWhileItBeginsEndsWell(t *testing.T) {
+	t.Parallel()
+	q := hanging{newQueue(false, time.Minute), make(chan struct{})}
+	m, err := mapping.New(mapping.Config{
+		QueueURL: "http://sqs/q", QueueARN: "arn:aws:sqs:us-east-1:000000000000:q", Region: "us-east-1",
+		BatchSize: 1, MaximumConcurrency: 2, FunctionTimeout: time.Second, Function: function(nil), SQS: q,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	<-q.asked
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v, want no error", err)
 	}
 }

@@ -51,7 +51,10 @@ func New(config Config) (*Mapping, error) {
 // It fails before the first receive with [ErrVisibilityTooShort], or when the queue cannot be asked for its visibility
 // timeout, which it takes to stay what it is. Failed receives are retried.
 func (m *Mapping) Run(ctx context.Context) error {
-	if err := m.check(ctx); err != nil {
+	switch err := m.check(ctx); {
+	case ctx.Err() != nil:
+		return nil // it was ended before it had begun
+	case err != nil:
 		return err
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
