@@ -33,7 +33,7 @@ type Options struct {
 }
 
 // Store is the table. It is safe for concurrent use, by any number of processes. Every read is strongly
-// consistent, but for [Store.Unfinished], and leaves out expired items. All writes are conditional, so that repeating one after
+// consistent, but for [Store.Unfinished], and leaves out expired items. All writes but [Store.Swept] are conditional, so that repeating one after
 // an answer was lost does no harm.
 type Store struct {
 	api       API

@@ -62,7 +62,7 @@ type Submissions interface {
 	Create(ctx context.Context, m task.Message, at time.Time) (existing checkpoint.Record, created bool, err error)
 	// SubmitFailed notes that the message could not be sent.
 	SubmitFailed(ctx context.Context, id task.ID, reason string) error
-	// Requeue takes SubmitFailed back.
+	// Requeue takes SubmitFailed back, or that the task was given up before any worker had it.
 	Requeue(ctx context.Context, id task.ID) error
 	// ReserveKey writes the key unless there is one, which it then gives.
 	ReserveKey(ctx context.Context, k checkpoint.Key) (existing checkpoint.Key, reserved bool, err error)
