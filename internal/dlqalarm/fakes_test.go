@@ -111,6 +111,21 @@ func (q *memoryQueue) hidden() (n int) {
 	return n
 }
 
+// memoryQueues are queues by URL.
+type memoryQueues map[string]*memoryQueue
+
+func (m memoryQueues) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	return m[*in.QueueUrl].GetQueueAttributes(ctx, in)
+}
+
+func (m memoryQueues) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	return m[*in.QueueUrl].ReceiveMessage(ctx, in)
+}
+
+func (m memoryQueues) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+	return m[*in.QueueUrl].ChangeMessageVisibilityBatch(ctx, in)
+}
+
 // memoryStore has failed records for every task, whose failure is made up by why.
 type memoryStore struct {
 	noSweep

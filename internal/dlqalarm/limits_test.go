@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
+	"path"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -159,20 +159,27 @@ func TestANotificationKeepsToItsLimits(t *testing.T) {
 
 func TestManyQueuesKeepToTheLimitsToo(t *testing.T) {
 	t.Parallel()
-	q := &memoryQueue{name: strings.Repeat("q", 80)}
 	s := &memoryStore{why: func(d checkpoint.DeadLetter) task.Failure {
 		return task.Failure{Code: d.MessageID, Message: strings.Repeat("世", 160)}
 	}}
-	h, p := inMemory(t, q, s)
-	h.Queues = slices.Repeat(h.Queues, 12)
+	h, p := inMemory(t, new(memoryQueue), s)
+	queues := memoryQueues{}
+	h.SQS, h.Queues = queues, nil
+	for i := range 12 {
+		q := dlqalarm.Queue{URL: fmt.Sprintf("https://sqs.us-east-1.amazonaws.com/000000000000/%d-%s", i, strings.Repeat("q", 75))}
+		queues[q.URL] = &memoryQueue{name: path.Base(q.URL)}
+		h.Queues = append(h.Queues, q)
+	}
 	if _, err := h.Handle(t.Context(), []byte(`{"source":"aws.cloudwatch","alarmArn":"a","alarmData":{"state":{"value":"OK","timestamp":"t"},"previousState":{"value":"ALARM"}}}`)); err != nil {
 		t.Fatalf("Handle: %v", err)
 	}
 	if subject, _ := p.last(); len(subject) != 100 {
 		t.Errorf("subject of an alarm that is over: got %d bytes, want 100: %q", len(subject), subject)
 	}
-	for i := range 1000 {
-		q.put(fmt.Sprint("m-", i), fmt.Sprintf(`{"task":"echo","text":"x","thread_id":"%s"}`, strings.Repeat("t", 100)))
+	for _, q := range queues {
+		for i := range 1000 {
+			q.put(fmt.Sprint("m-", i), fmt.Sprintf(`{"task":"echo","text":"x","thread_id":"%s"}`, strings.Repeat("t", 100)))
+		}
 	}
 	if _, err := h.Handle(t.Context(), []byte(sweep)); err != nil {
 		t.Fatalf("Handle: %v", err)
