@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	infra "agentworker/infra"
+	"agentworker/internal/topology"
 )
 
 // granted are a role's actions, each with the resources, but for those that every function has for logs and traces.
@@ -265,5 +266,8 @@ func TestAllowedTopics(t *testing.T) {
 		if got := at(f.Properties["Environment"], "Variables", "ALLOWED_TOPICS"); got != topic+","+ordered {
 			t.Errorf("%s is told of %v", prefix, got)
 		}
+	}
+	if got := template.Outputs[topology.OutputAllowedTopics].Value; got != topic+","+ordered {
+		t.Errorf("agentctl is told of %v", got)
 	}
 }

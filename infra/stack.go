@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -75,6 +76,9 @@ func (s *Stack) outputs(settings Settings) {
 	out(topology.OutputOrderedQueueURL, "The queue of ordered tasks", *s.Ordered.Queue.QueueUrl())
 	out(topology.OutputDeadLetterURL, "Where independent tasks end that failed", *s.Tasks.DeadLetter.QueueUrl())
 	out(topology.OutputOrderedDeadLetterURL, "Where ordered tasks end that failed", *s.Ordered.DeadLetter.QueueUrl())
+	if topics := settings.Worker.AllowedTopics; len(topics) > 0 {
+		out(topology.OutputAllowedTopics, "SNS topics whose notifications may hold tasks", strings.Join(topics, ","))
+	}
 	redrive := "aws sqs start-message-move-task --source-arn "
 	out("RedriveCommand", "Moves the dead letters back, once their cause is mended", redrive+*s.Tasks.DeadLetter.QueueArn())
 	out("OrderedRedriveCommand", "The same for ordered tasks", redrive+*s.Ordered.DeadLetter.QueueArn())

@@ -250,6 +250,21 @@ func TestDeadLettersComeBackByReason(t *testing.T) {
 	y.agentctl(t, "dlq", "redrive").want(t, 0, "0 dead letters redriven")
 }
 
+// A dead letter that came from an SNS topic is the task that the worker took it for, since the worker's topics are agentctl's.
+func TestADeadLetterFromATopicIsItsTask(t *testing.T) {
+	t.Parallel()
+	const topic = "arn:aws:sns:us-east-1:000000000000:theirs"
+	y := newYard(t, func(c *emulator.Config) { c.AllowedTopics = []string{topic} })
+	body := fmt.Sprintf(`{"Type":"Notification","MessageId":"22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324","TopicArn":%q,`+
+		`"Timestamp":"2026-11-29T12:00:00.000Z","Message":"{\"task\":\"update_ticket\",\"ticket_id\":\"TK-7\",\"status\":\"open\",\"expected_version\":5}"}`, topic)
+	if _, err := y.sqs.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: y.url(t, y.stack.Tasks.QueueName()), MessageBody: &body}); err != nil {
+		t.Fatal(err)
+	}
+	y.eventually(t, "the dead letter", func() bool { return y.depth(t, y.stack.Tasks.DeadLetterName()) == 1 })
+	y.agentctl(t, "dlq", "ls").want(t, 0, "1  VERSION_MISMATCH  update_ticket")
+	y.agentctl(t, "dlq", "redrive", "--type", "update_ticket", "--dry-run").want(t, 0, "1 dead letter would be redriven")
+}
+
 // ask puts questions in by the API.
 func (y *yard) ask(t *testing.T, n int, question func(i int) string) []task.ID {
 	t.Helper()

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,6 +32,9 @@ func (c *Chain) describe(began time.Time, up bool) cloudformation.Stack {
 	output(topology.OutputOrderedQueueURL, c.ordered.main.url, "The queue of ordered tasks")
 	output(topology.OutputDeadLetterURL, c.tasks.dead.url, "Where independent tasks end that failed")
 	output(topology.OutputOrderedDeadLetterURL, c.ordered.dead.url, "Where ordered tasks end that failed")
+	if topics := c.config.AllowedTopics; len(topics) > 0 {
+		output(topology.OutputAllowedTopics, strings.Join(topics, ","), "SNS topics whose notifications may hold tasks")
+	}
 
 	resource := func(logicalID, kind, physicalID string) {
 		stack.Resources = append(stack.Resources, cloudformation.Resource{LogicalID: logicalID, Type: kind, PhysicalID: physicalID})

@@ -9,6 +9,8 @@ const (
 	OutputOrderedQueueURL      = "OrderedQueueUrl"
 	OutputDeadLetterURL        = "DeadLetterQueueUrl"
 	OutputOrderedDeadLetterURL = "OrderedDeadLetterQueueUrl"
+	// OutputAllowedTopics are ARNs with commas between them. A stack that allows none lacks it.
+	OutputAllowedTopics = "AllowedTopics"
 )
 
 // LocalStage is the stage that the chain on one machine counts as.

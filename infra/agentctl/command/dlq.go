@@ -106,10 +106,11 @@ func (d *deadLetters) queues(ctx context.Context) ([]*deadletter.Queue, error) {
 	}
 	store := checkpoint.New(dynamodb.NewFromConfig(found.AWS), found.Table, checkpoint.Options{})
 	logger := slog.New(slog.NewTextHandler(d.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	tasks := registry().AllowTopics(found.AllowedTopics...)
 	var list []*deadletter.Queue
 	for _, u := range urls {
 		list = append(list, deadletter.New(deadletter.Config{
-			URL: u.URL, DeadLetterURL: u.DeadLetterURL, Tasks: registry(), Store: store, SQS: sqs.NewFromConfig(found.AWS),
+			URL: u.URL, DeadLetterURL: u.DeadLetterURL, Tasks: tasks, Store: store, SQS: sqs.NewFromConfig(found.AWS),
 			Logger: logger, Settle: d.settle, Hide: d.hide,
 		}))
 	}

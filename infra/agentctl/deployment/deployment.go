@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -55,6 +56,8 @@ type Deployment struct {
 	TopicARN string
 	Tasks    Queue // independent tasks
 	Ordered  Queue
+	// AllowedTopics are the SNS topics, by ARN, whose notifications may hold tasks.
+	AllowedTopics []string
 }
 
 // answerTimeout bounds the wait for an answer of AWS to begin. It is longer than the longest poll of a queue.
@@ -159,6 +162,9 @@ func (d *Deployment) read(stack types.Stack) error {
 	}
 	if len(missing) > 0 {
 		return unreachable(errors.Join(missing...), "%v", missing[0])
+	}
+	if topics := values[topology.OutputAllowedTopics]; topics != "" {
+		d.AllowedTopics = strings.Split(topics, ",")
 	}
 	return nil
 }
