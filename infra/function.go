@@ -41,9 +41,11 @@ func NewFunction(scope constructs.Construct, id string, props FunctionProps) *Fu
 		Description: jsii.String("What " + props.Function.Name + " may do"),
 	})
 	f.Logs.GrantWrite(f.Role)
-	environment := map[string]*string{}
-	for name, value := range props.Environment { // a JSON object to the CDK, in which order is nothing
-		environment[name] = &value
+	environment := map[string]*string{} // a JSON object to the CDK, in which order is nothing
+	for _, variables := range []map[string]string{props.Environment, props.Function.Collector()} {
+		for name, value := range variables {
+			environment[name] = &value
+		}
 	}
 	// The construct has the name by which sam local invoke finds the function.
 	f.Lambda = awslambda.NewFunction(f.scope, &props.Function.Name, &awslambda.FunctionProps{

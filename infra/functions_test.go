@@ -66,6 +66,7 @@ func TestEnvironment(t *testing.T) {
 	check := func(prefix string, want map[string]string, load func([]string) error) {
 		t.Helper()
 		got := environment(prefix)
+		maps.Copy(want, topology.Function{}.Collector()) // those the Go runtime reads
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
 			t.Errorf("%s: variables (-read by the function +set):\n%s", prefix, diff)
 		}
@@ -95,6 +96,12 @@ func TestEnvironment(t *testing.T) {
 		}
 		return err
 	})
+
+	larger := templateOf(t, map[string]any{"workerMemoryMiB": "512"})
+	_, worker := only(t, larger, "AWS::Lambda::Function", "Worker")
+	if got := at(worker.Properties["Environment"], "Variables", "GOMEMLIMIT"); got != "409MiB" {
+		t.Errorf("a worker of 512 MiB collects garbage at %v", got)
+	}
 
 	// Each reference is to the resource that the variable's name says.
 	for prefix, references := range map[string]map[string]string{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"agentworker/infra/bench/contest"
 	"agentworker/internal/batch"
 	"agentworker/internal/sqsevent"
+	"agentworker/internal/topology"
 )
 
 // handlers measures decoding, dispatch and encoding of a batch whose records need nothing done.
@@ -27,11 +29,18 @@ func (b *bench) handlers(ctx context.Context) error {
 			return events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}, nil
 		}),
 	}
+	percent := map[string]int{"lean": 100} // of garbage, as GOGC: each as it is deployed
+	var err error
+	if percent["ours"], err = strconv.Atoi(topology.Default().Worker.Collector()["GOGC"]); err != nil {
+		return err
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	for _, size := range []int{10, 1000} {
 		payload := contest.Batches(size, 1, size)[0]
 		perRecord := series{}
 		for range b.rounds {
 			for _, name := range []string{"ours", "lean"} {
+				debug.SetGCPercent(percent[name])
 				took, err := processorTime(func() error {
 					for range 100_000 / size {
 						if _, err := all[name].Invoke(ctx, payload); err != nil {

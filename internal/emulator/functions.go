@@ -70,8 +70,10 @@ func (c *Chain) function(f topology.Function, region string, processes int, vari
 		"AWS_ENDPOINT_URL_DYNAMODB=" + or(c.config.DynamoDBEndpoint, c.awsURL),
 		"AWS_ENDPOINT_URL_SQS=" + or(c.config.SQSEndpoint, c.awsURL),
 	}
-	for name, value := range variables {
-		env = append(env, name+"="+value)
+	for _, some := range []map[string]string{variables, f.Collector()} {
+		for name, value := range some {
+			env = append(env, name+"="+value)
+		}
 	}
 	env = append(env, more...)
 	return lambda.New(lambda.Config{

@@ -3,6 +3,7 @@
 package topology
 
 import (
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,6 +38,15 @@ type Function struct {
 	Name      string        // also the folder below functions/
 	Timeout   time.Duration // whole seconds, 1 s to 15 min
 	MemoryMiB int           // 128 to 10,240
+}
+
+// Collector are the environment variables that set up Go's garbage collector in the function. It has a small share of a
+// processor and memory that nobody else uses: twice as much garbage may pile up as in other programs, which saves the worker
+// a sixth of its processor time for 4 MiB. Near the end of the memory it is collected whatever that costs, since Lambda
+// kills a function that needs more; a fifth is left for what the collector does not count, such as the program itself.
+// Source: Go's package runtime, "Environment Variables".
+func (f Function) Collector() map[string]string {
+	return map[string]string{"GOGC": "200", "GOMEMLIMIT": strconv.Itoa(f.MemoryMiB*4/5) + "MiB"}
 }
 
 // TaskQueue is a queue, its dead-letter queue, and the mapping that feeds the worker from it.

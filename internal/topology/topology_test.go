@@ -50,6 +50,14 @@ func TestDefaultNumbers(t *testing.T) {
 	}
 }
 
+func TestTheCollectorLeavesAFifthOfTheMemory(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{"GOGC": "200", "GOMEMLIMIT": "409MiB"}
+	if diff := cmp.Diff(want, topology.Function{MemoryMiB: 512}.Collector()); diff != "" {
+		t.Errorf("of 512 MiB (-want +got):\n%s", diff)
+	}
+}
+
 func TestNames(t *testing.T) {
 	t.Parallel()
 	s := topology.Default()

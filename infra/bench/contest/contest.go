@@ -23,22 +23,30 @@ type Contestant struct {
 	Name string
 	// Source is the Go package of its binary.
 	Source string
+	// env is what its function has in its environment besides what all have.
+	env map[string]string
 	// state makes out of the item that the first turn has left those that a thread of so many turns has.
 	state func(item, int) []item
 }
 
 // Ours is the worker that deploys. Its model and documents are the offline ones, which answer at once from what is compiled
 // in: choosing passages and sentences is part of what is measured.
-func Ours() Contestant { return Contestant{"ours", "./functions/worker", checkpoints} }
+func Ours() Contestant {
+	return Contestant{Name: "ours", Source: "./functions/worker", env: topology.Default().Worker.Collector(), state: checkpoints}
+}
 
 // Lean sends the same requests and does nothing else.
-func Lean() Contestant { return Contestant{"lean", "./infra/bench/baseline/lean", checkpoints} }
+func Lean() Contestant {
+	return Contestant{Name: "lean", Source: "./infra/bench/baseline/lean", state: checkpoints}
+}
 
 // Seed is the usual first design: read the whole state, append, write it back.
-func Seed() Contestant { return Contestant{"seed", "./infra/bench/baseline/seed", wholeState} }
+func Seed() Contestant {
+	return Contestant{Name: "seed", Source: "./infra/bench/baseline/seed", state: wholeState}
+}
 
 // Bare does nothing.
-func Bare() Contestant { return Contestant{"bare", "./infra/bench/baseline/bare", nil} }
+func Bare() Contestant { return Contestant{Name: "bare", Source: "./infra/bench/baseline/bare"} }
 
 // Binary is where the contestant's executable lies below a folder.
 func (c Contestant) Binary(dir string) string {
@@ -56,8 +64,10 @@ func (c Contestant) Function(dir, endpoint, table string) lambda.Config {
 		RecordRetention: stack.RecordRetention, MetricsNamespace: stack.MetricsNamespace,
 	})
 	env := []string{"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_ENDPOINT_URL_DYNAMODB=" + endpoint}
-	for name, value := range variables {
-		env = append(env, name+"="+value)
+	for _, some := range []map[string]string{variables, c.env} {
+		for name, value := range some {
+			env = append(env, name+"="+value)
+		}
 	}
 	return lambda.Config{Name: "worker", Binary: c.Binary(dir), Env: env, Timeout: stack.Worker.Timeout, MemoryMiB: stack.Worker.MemoryMiB}
 }
