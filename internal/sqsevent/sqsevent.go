@@ -33,10 +33,13 @@ type event struct {
 	Records []Record `json:"Records"`
 }
 
+// usual is how many records a batch has unless somebody asks for more, and a FIFO queue's at most.
+const usual = 10
+
 // Decode reads an event. Text that is not UTF-8 is replaced rather than refused, and of a name that comes twice the later one
 // counts: one odd message must not take its batch mates with it.
 func Decode(payload []byte) ([]Record, error) {
-	var e event
+	e := event{Records: make([]Record, 0, usual)}
 	if err := json.Unmarshal(payload, &e, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		return nil, fmt.Errorf("decode SQS event: %w", err)
 	}
