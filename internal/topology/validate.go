@@ -59,7 +59,7 @@ func (s Stack) Judge() []Judgement {
 	}
 	p.check(RuleTimeout, s.Submit.Name, s.Submit.Timeout <= 30*time.Second,
 		"submit: timeout is %v; set at most 30s, since API Gateway does not wait longer", s.Submit.Timeout)
-	p.check(RuleRange, "", s.Retries >= 0, "retries are %d; set 0 or more", s.Retries)
+	p.check(RuleReceiveCount, "", s.Retries >= 0 && s.Retries <= 100, "retries are %d; set 0 to 100", s.Retries)
 	p.queue(s.Tasks, s.Worker, s.Retries)
 	p.queue(s.Ordered, s.Worker, s.Retries)
 	p.check(RuleName, "", s.Tasks.Name != s.Ordered.Name, "both queues are called %q; set two names", s.Tasks.Name)
@@ -100,10 +100,10 @@ var (
 func (p *judge) queue(q TaskQueue, worker Function, retries int) {
 	p.check(RuleName, q.Name, queueName.MatchString(q.Name),
 		"queue name is %q; set 1 to 71 letters, digits, - and _; -dlq and .fifo are put behind it", q.Name)
-	p.rangeOf(RuleRange, q.Name, "visibility timeout", q.Queue.Visibility, 0, 12*time.Hour)
-	p.rangeOf(RuleRange, q.Name, "retention", q.Queue.Retention, time.Minute, 14*day)
+	p.rangeOf(RuleVisibility, q.Name, "visibility timeout", q.Queue.Visibility, 0, 12*time.Hour)
+	p.rangeOf(RuleRetention, q.Name, "retention", q.Queue.Retention, time.Minute, 14*day)
 	p.rangeOf(RuleRange, q.Name, "dead-letter queue's visibility timeout", q.DeadLetter.Visibility, 0, 12*time.Hour)
-	p.rangeOf(RuleRange, q.Name, "dead-letter queue's retention", q.DeadLetter.Retention, time.Minute, 14*day)
+	p.rangeOf(RuleRetention, q.Name, "dead-letter queue's retention", q.DeadLetter.Retention, time.Minute, 14*day)
 	p.rangeOf(RuleRange, q.Name, "receive wait", q.Queue.ReceiveWait, 0, 20*time.Second)
 	p.rangeOf(RuleRange, q.Name, "dead-letter queue's receive wait", q.DeadLetter.ReceiveWait, 0, 20*time.Second)
 
@@ -119,6 +119,12 @@ func (p *judge) queue(q TaskQueue, worker Function, retries int) {
 		"%s: its dead-letter queue is of another type; make both FIFO or both standard", q.Name)
 	p.check(RuleRetention, q.Name, q.DeadLetter.Retention > q.Queue.Retention,
 		"%s: dead-letter queue keeps messages for %v; set more than the queue's %v, since the time in the queue counts", q.Name, q.DeadLetter.Retention, q.Queue.Retention)
+	// What is out of its own range has been told.
+	told := q.MaxReceiveCount > 1000 || q.Queue.Visibility > 12*time.Hour || q.Queue.Retention < time.Minute
+	p.check(RuleRetention, q.Name, told || q.Patience() < q.Queue.Retention,
+		"%s: %d deliveries, each of which may take the visibility timeout of %v, need %v, and the queue keeps a message for %v; "+
+			"set a longer retention or a smaller max receive count, or a message expires instead of being dead-lettered",
+		q.Name, q.MaxReceiveCount, q.Queue.Visibility, q.Patience(), q.Queue.Retention)
 	p.mapping(q)
 }
 

@@ -76,7 +76,13 @@ func TestEachRuleGivesOneSentence(t *testing.T) {
 		},
 		"retries": {
 			func(s *topology.Stack) { s.Retries = -1 },
-			"retries are -1; set 0 or more",
+			"retries are -1; set 0 to 100",
+		},
+		"more retries than the worker takes": {
+			func(s *topology.Stack) {
+				s.Retries, s.Tasks.MaxReceiveCount, s.Ordered.MaxReceiveCount = 101, 200, 200
+			},
+			"retries are 101; set 0 to 100",
 		},
 		"visibility over 12 h": {
 			func(s *topology.Stack) { s.Tasks.Queue.Visibility = 12*time.Hour + time.Second },
@@ -109,6 +115,11 @@ func TestEachRuleGivesOneSentence(t *testing.T) {
 		"dead-letter retention no longer than the queue's": {
 			func(s *topology.Stack) { s.Tasks.DeadLetter.Retention = 7 * day },
 			"agent-tasks: dead-letter queue keeps messages for 168h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts",
+		},
+		"a message expires before its last delivery": {
+			func(s *topology.Stack) { s.Tasks.Queue.Retention, s.Tasks.MaxReceiveCount = day, 240 },
+			"agent-tasks: 240 deliveries, each of which may take the visibility timeout of 6m0s, need 24h0m0s, and the queue keeps a message for 24h0m0s; " +
+				"set a longer retention or a smaller max receive count, or a message expires instead of being dead-lettered",
 		},
 		"long poll": {
 			func(s *topology.Stack) { s.Tasks.Queue.ReceiveWait = 21 * time.Second },
@@ -247,12 +258,18 @@ func TestLimitsAreSound(t *testing.T) {
 			s.Worker.Timeout, s.Submit.Timeout, s.DLQAlarm.Timeout = 15*time.Minute, 30*time.Second, 15*time.Minute
 			visibility(s, 90*time.Minute)
 		},
-		"shortest timeout":    func(s *topology.Stack) { s.Worker.Timeout = time.Second; visibility(s, 6*time.Second) },
-		"longest visibility":  func(s *topology.Stack) { visibility(s, 12*time.Hour) },
-		"largest memory":      func(s *topology.Stack) { s.Worker.MemoryMiB = 10240 },
-		"least memory":        func(s *topology.Stack) { s.Worker.MemoryMiB = 128 },
-		"no retries":          func(s *topology.Stack) { s.Retries = 0 },
-		"many receives":       func(s *topology.Stack) { s.Tasks.MaxReceiveCount, s.Retries = 1000, 3 },
+		"shortest timeout":   func(s *topology.Stack) { s.Worker.Timeout = time.Second; visibility(s, 6*time.Second) },
+		"longest visibility": func(s *topology.Stack) { visibility(s, 12*time.Hour) },
+		"largest memory":     func(s *topology.Stack) { s.Worker.MemoryMiB = 10240 },
+		"least memory":       func(s *topology.Stack) { s.Worker.MemoryMiB = 128 },
+		"no retries":         func(s *topology.Stack) { s.Retries = 0 },
+		"many receives":      func(s *topology.Stack) { s.Tasks.MaxReceiveCount, s.Retries = 1000, 3 },
+		"last delivery in time": func(s *topology.Stack) {
+			s.Tasks.Queue.Retention, s.Tasks.MaxReceiveCount = day, 239
+		},
+		"many retries": func(s *topology.Stack) {
+			s.Retries, s.Tasks.MaxReceiveCount, s.Ordered.MaxReceiveCount = 100, 102, 102
+		},
 		"short poll":          func(s *topology.Stack) { s.Tasks.Queue.ReceiveWait = 0 },
 		"ordered batch of 10": func(s *topology.Stack) { s.Ordered.Mapping.BatchSize = 10 },
 		"concurrency": func(s *topology.Stack) {
