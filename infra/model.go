@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -27,14 +28,38 @@ func (s Settings) validateModel() []error {
 			"MODEL_TIMEOUT", "modelTimeoutSeconds", "MODEL", "model", "MAX_TOKENS_PER_TASK", "maxTokensPerTask", "RETRIEVER", "retriever",
 			"OPENAI_BASE_URL", "openaiBaseUrl", "OPENAI_API_KEY_SECRET", "openaiKeySecret", "OPENAI_API_KEY_PARAMETER", "openaiKeyParameter",
 			"ALLOWED_TOPICS", "allowedTopics")
-		problems = append(problems, errors.New(names.Replace(err.Error())))
+		for problem := range strings.SplitSeq(names.Replace(err.Error()), "\n") {
+			problems = append(problems, errors.New(problem))
+		}
 	}
-	provider, _, _ := strings.Cut(c.Model, ":")
+	provider, model, _ := strings.Cut(c.Model, ":")
+	if provider == "bedrock" && !modelID.MatchString(model) {
+		problems = append(problems, errors.New("model is not a model's or an inference profile's; set bedrock: and its id or ARN"))
+	}
+	for _, own := range []struct{ name, value string }{
+		{"openaiBaseUrl", c.OpenAIBaseURL}, {"openaiKeySecret", c.OpenAIKeySecret}, {"openaiKeyParameter", c.OpenAIKeyParameter},
+	} {
+		if own.value != "" && provider != "openai" {
+			problems = append(problems, fmt.Errorf("%s is of no use with another model than OpenAI's; set model to openai:<model>", own.name))
+		}
+	}
 	if provider == "openai" && c.OpenAIBaseURL == "" && c.OpenAIKeySecret == "" && c.OpenAIKeyParameter == "" {
 		problems = append(problems, errors.New("model is of OpenAI's and nothing says where its key lies; set openaiKeySecret or openaiKeyParameter"))
 	}
-	if secret := c.OpenAIKeySecret; secret != "" && (!strings.HasPrefix(secret, "arn:") || strings.Count(secret, ":") != 6) {
-		problems = append(problems, errors.New("openaiKeySecret is not a secret's ARN; set the whole ARN"))
+	if u, err := url.Parse(c.OpenAIBaseURL); err == nil && u.Scheme == "http" {
+		problems = append(problems, errors.New("openaiBaseUrl is without TLS: the key and what is asked would cross the internet in the clear; set an https URL"))
+	}
+	if c.OpenAIKeySecret != "" && !secretARN.MatchString(c.OpenAIKeySecret) {
+		problems = append(problems, errors.New("openaiKeySecret is not a secret's ARN; set the whole ARN, with the hyphen and the six characters at its end"))
+	}
+	if c.OpenAIKeyParameter != "" && !parameterName.MatchString(c.OpenAIKeyParameter) {
+		problems = append(problems, errors.New("openaiKeyParameter is not a parameter's name; set one such as /agentworker/openai-key"))
+	}
+	if location, ok := strings.CutPrefix(c.Retriever, "s3://"); ok && !bucketAndPrefix.MatchString(location) {
+		problems = append(problems, errors.New("retriever has no bucket's name; set s3://bucket or s3://bucket/prefix, without * and ?"))
+	}
+	if id, ok := strings.CutPrefix(c.Retriever, "kb:"); ok && !knowledgeBaseID.MatchString(id) {
+		problems = append(problems, errors.New("retriever has no knowledge base's id; set kb: and its ten letters and digits"))
 	}
 	if strings.HasPrefix(c.Retriever, "folder:") {
 		problems = append(problems, errors.New("retriever is a folder, which is on a laptop only; set s3://bucket/prefix or kb:id"))
@@ -46,7 +71,42 @@ func (s Settings) validateModel() []error {
 	if timeout := s.Topology.Worker.Timeout; (provider == "bedrock" || provider == "openai") && limit >= timeout {
 		problems = append(problems, fmt.Errorf("a call of the model may take %v and the worker %v; set modelTimeoutSeconds to less, or workerTimeoutSeconds to more", limit, timeout))
 	}
+	// 0 is the worker's own number.
+	for _, limit := range []struct {
+		name string
+		zero bool
+	}{{"maxTokensPerTask", c.MaxTokensPerTask == 0}, {"modelTimeoutSeconds", c.ModelTimeout == 0}} {
+		if unset, read := s.unset[limit.name]; read && !unset && limit.zero {
+			problems = append(problems, fmt.Errorf("%s is 0; set 1 or more, or leave it out", limit.name))
+		}
+	}
+	if n := environmentSize(s.Worker) - environmentSize(config.Worker{}); n > mostEnvironment {
+		problems = append(problems, fmt.Errorf("what the worker asks, searches and takes from topics needs %d bytes; "+
+			"set fewer allowedTopics or shorter names: Lambda has 4 KB for all of a function's environment, 3,000 for these", n))
+	}
 	return problems
+}
+
+// What is granted by its name has to be one name: a wildcard would grant all of them, and what is left out is not granted.
+// Source: Amazon Bedrock API Reference, "Converse" and "Retrieve"; AWS Secrets Manager User Guide, "Finding a secret from a
+// partial ARN"; AWS Systems Manager API Reference, "PutParameter"; Amazon S3 User Guide, "Bucket naming rules".
+var (
+	modelID         = regexp.MustCompile(`^[A-Za-z0-9.:/_-]+$`)
+	knowledgeBaseID = regexp.MustCompile(`^[A-Za-z0-9]{10}$`)
+	secretARN       = regexp.MustCompile(`^arn:[a-z-]+:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}$`)
+	parameterName   = regexp.MustCompile(`^/?[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+	bucketAndPrefix = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^*?]*)?$`)
+)
+
+// mostEnvironment leaves room for the variables that every stack has.
+// Source: AWS Lambda Developer Guide, "Lambda quotas".
+const mostEnvironment = 3000
+
+func environmentSize(c config.Worker) (bytes int) {
+	for name, value := range config.Variables(c) {
+		bytes += len(name) + len(value)
+	}
+	return bytes
 }
 
 // allowModel grants what the worker needs for the model, the documents and the key that it is configured with.

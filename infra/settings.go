@@ -240,12 +240,12 @@ func (s Settings) Validate() error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	check(stageName.MatchString(s.Stage), "stage is %q; set 1 to 20 lower-case letters, digits and hyphens, beginning with a letter", s.Stage)
+	check(stageName.MatchString(s.Stage), "stage is %q; set 1 to 20 lower-case letters, digits and hyphens, beginning with a letter and not ending in a hyphen", s.Stage)
 	check(s.Architecture == "arm64" || s.Architecture == "amd64", "architecture is %q; set arm64 or amd64", s.Architecture)
 	problems = append(problems, s.Auth.validate()...)
 	for _, origin := range s.CORSOrigins {
 		u, err := url.Parse(origin)
-		check(err == nil && u.Host != "" && u.Path == "" && (u.Scheme == "https" || u.Scheme == "http"),
+		check(err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && origin == strings.ToLower(u.Scheme+"://"+u.Host) && !strings.Contains(origin, "*"),
 			"corsOrigins has %q; set origins such as https://console.example.com", origin)
 	}
 	check(s.RatePerSecond >= 1 && s.RatePerSecond <= 10000, "ratePerSecond is %d; set 1 to 10,000", s.RatePerSecond)
@@ -256,10 +256,39 @@ func (s Settings) Validate() error {
 	}
 	check(slices.Contains(logRetentions, s.LogRetentionDays), "logRetentionDays is %d; set one of %v", s.LogRetentionDays, logRetentions)
 	problems = append(problems, s.validateModel()...)
-	if err := s.Topology.Validate(); err != nil {
-		problems = append(problems, err)
+	for _, j := range s.Topology.Judge() {
+		check(j.OK, "%s%s", j.Sentence, s.made(j))
 	}
 	return errors.Join(problems...)
+}
+
+// made says by which settings that is made which a rule of the topology is about.
+func (s Settings) made(j topology.Judgement) string {
+	switch j.Rule {
+	case topology.RuleVisibility:
+		return " (setting visibilitySeconds)"
+	case topology.RuleReceiveCount:
+		if j.Part == "" {
+			return " (setting retries)"
+		}
+		return " (setting maxReceiveCount)"
+	case topology.RuleRetention:
+		return " (settings queueRetentionDays and deadLetterRetentionDays)"
+	case topology.RuleConcurrency:
+		return " (settings concurrency, minimumPollers and maximumPollers)"
+	case topology.RuleBatch:
+		if j.Part == s.Topology.Ordered.Name {
+			return " (setting orderedBatchSize)"
+		}
+		return " (settings batchSize and batchingWindowSeconds)"
+	case topology.RuleTimeout:
+		return " (setting workerTimeoutSeconds)"
+	case topology.RuleRecords:
+		return " (setting recordRetentionDays)"
+	case topology.RuleRange:
+		return " (setting workerMemoryMiB)"
+	}
+	return ""
 }
 
 func (a Auth) validate() []error {

@@ -43,56 +43,79 @@ func TestRefusals(t *testing.T) {
 	}{
 		"visibility below six times the timeout and the window": {
 			map[string]any{"visibilitySeconds": "360", "batchingWindowSeconds": "1"},
-			[]string{"agent-tasks: visibility timeout is 6m0s; set at least 6m1s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on"},
+			[]string{"agent-tasks: visibility timeout is 6m0s; set at least 6m1s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on (setting visibilitySeconds)"},
 		},
 		"the timeout counts": {
 			map[string]any{"visibilitySeconds": "360", "workerTimeoutSeconds": "61"},
 			[]string{
-				"agent-tasks: visibility timeout is 6m0s; set at least 6m6s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on",
-				"agent-tasks-ordered: visibility timeout is 6m0s; set at least 6m6s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on",
+				"agent-tasks: visibility timeout is 6m0s; set at least 6m6s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on (setting visibilitySeconds)",
+				"agent-tasks-ordered: visibility timeout is 6m0s; set at least 6m6s, six times the worker's timeout and the batching window, or a message comes back while it is being worked on (setting visibilitySeconds)",
 			},
 		},
 		"few receives": {
 			map[string]any{"maxReceiveCount": "4", "retries": "2"},
 			[]string{
-				"agent-tasks: max receive count is 4; set 5 to 1,000, or throttling sends healthy messages to the dead-letter queue",
-				"agent-tasks-ordered: max receive count is 4; set 5 to 1,000, or throttling sends healthy messages to the dead-letter queue",
+				"agent-tasks: max receive count is 4; set 5 to 1,000, or throttling sends healthy messages to the dead-letter queue (setting maxReceiveCount)",
+				"agent-tasks-ordered: max receive count is 4; set 5 to 1,000, or throttling sends healthy messages to the dead-letter queue (setting maxReceiveCount)",
 			},
 		},
 		"dead letters expire first": {
 			map[string]any{"deadLetterRetentionDays": "7"},
 			[]string{
-				"agent-tasks: dead-letter queue keeps messages for 168h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts",
-				"agent-tasks-ordered: dead-letter queue keeps messages for 168h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts",
+				"agent-tasks: dead-letter queue keeps messages for 168h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts (settings queueRetentionDays and deadLetterRetentionDays)",
+				"agent-tasks-ordered: dead-letter queue keeps messages for 168h0m0s; set more than the queue's 168h0m0s, since the time in the queue counts (settings queueRetentionDays and deadLetterRetentionDays)",
 			},
+		},
+		"retention of 0": {
+			map[string]any{"queueRetentionDays": "0"},
+			[]string{
+				"agent-tasks: retention is 0s; set whole seconds from 1m0s to 336h0m0s (settings queueRetentionDays and deadLetterRetentionDays)",
+				"agent-tasks-ordered: retention is 0s; set whole seconds from 1m0s to 336h0m0s (settings queueRetentionDays and deadLetterRetentionDays)",
+			},
+		},
+		"memory": {
+			map[string]any{"workerMemoryMiB": "64"},
+			[]string{"worker: memory is 64 MiB; set 128 to 10,240 MiB (setting workerMemoryMiB)"},
+		},
+		"timeout": {
+			map[string]any{"workerTimeoutSeconds": "901"},
+			[]string{"worker: timeout is 15m1s; set whole seconds from 1s to 15m0s (setting workerTimeoutSeconds)"},
+		},
+		"records": {
+			map[string]any{"recordRetentionDays": "21"},
+			[]string{"records are kept for 504h0m0s; keep them longer than a message can live in a queue and its dead-letter queue, 504h0m0s, or a redriven task would run twice (setting recordRetentionDays)"},
+		},
+		"retries": {
+			map[string]any{"retries": "101", "maxReceiveCount": "200"},
+			[]string{"retries are 101; set 0 to 100 (setting retries)"},
 		},
 		"large FIFO batch": {
 			map[string]any{"orderedBatchSize": "11"},
-			[]string{"agent-tasks-ordered: batch size is 11; set 1 to 10 for a FIFO queue"},
+			[]string{"agent-tasks-ordered: batch size is 11; set 1 to 10 for a FIFO queue (setting orderedBatchSize)"},
 		},
 		"large batch without a window": {
 			map[string]any{"batchSize": "11"},
-			[]string{"agent-tasks: batch size is 11 without a batching window; set a window of at least 1s, or at most 10 records"},
+			[]string{"agent-tasks: batch size is 11 without a batching window; set a window of at least 1s, or at most 10 records (settings batchSize and batchingWindowSeconds)"},
 		},
 		"concurrency of 1": {
 			map[string]any{"concurrency": "1"},
 			[]string{
-				"agent-tasks: maximum concurrency is 1; set 2 to 1,000",
-				"agent-tasks-ordered: maximum concurrency is 1; set 2 to 1,000",
+				"agent-tasks: maximum concurrency is 1; set 2 to 1,000 (settings concurrency, minimumPollers and maximumPollers)",
+				"agent-tasks-ordered: maximum concurrency is 1; set 2 to 1,000 (settings concurrency, minimumPollers and maximumPollers)",
 			},
 		},
 		"concurrency and pollers": {
 			map[string]any{"concurrency": "10", "minimumPollers": "2", "maximumPollers": "4"},
 			[]string{
-				"agent-tasks: both maximum concurrency, 10, and provisioned pollers are set, and they exclude each other; set one of them",
-				"agent-tasks-ordered: both maximum concurrency, 10, and provisioned pollers are set, and they exclude each other; set one of them",
+				"agent-tasks: both maximum concurrency, 10, and provisioned pollers are set, and they exclude each other; set one of them (settings concurrency, minimumPollers and maximumPollers)",
+				"agent-tasks-ordered: both maximum concurrency, 10, and provisioned pollers are set, and they exclude each other; set one of them (settings concurrency, minimumPollers and maximumPollers)",
 			},
 		},
 		"pollers without a maximum": {
 			map[string]any{"minimumPollers": "2"},
 			[]string{
-				"agent-tasks: maximum of provisioned pollers is 0; set 2 to 2,000, and not less than the minimum, 2",
-				"agent-tasks-ordered: maximum of provisioned pollers is 0; set 2 to 2,000, and not less than the minimum, 2",
+				"agent-tasks: maximum of provisioned pollers is 0; set 2 to 2,000, and not less than the minimum, 2 (settings concurrency, minimumPollers and maximumPollers)",
+				"agent-tasks-ordered: maximum of provisioned pollers is 0; set 2 to 2,000, and not less than the minimum, 2 (settings concurrency, minimumPollers and maximumPollers)",
 			},
 		},
 		"JWT without issuer": {
@@ -113,7 +136,11 @@ func TestRefusals(t *testing.T) {
 		},
 		"stage": {
 			map[string]any{"stage": "Prod_1"},
-			[]string{`stage is "Prod_1"; set 1 to 20 lower-case letters, digits and hyphens, beginning with a letter`},
+			[]string{`stage is "Prod_1"; set 1 to 20 lower-case letters, digits and hyphens, beginning with a letter and not ending in a hyphen`},
+		},
+		"stage that ends in a hyphen": {
+			map[string]any{"stage": "prod-"},
+			[]string{`stage is "prod-"; set 1 to 20 lower-case letters, digits and hyphens, beginning with a letter and not ending in a hyphen`},
 		},
 		"architecture": {
 			map[string]any{"architecture": "x86_64"},
@@ -122,6 +149,19 @@ func TestRefusals(t *testing.T) {
 		"origin": {
 			map[string]any{"corsOrigins": "https://a.example.com,*"},
 			[]string{`corsOrigins has "*"; set origins such as https://console.example.com`},
+		},
+		"every origin": { // API Gateway takes it for any page on the internet
+			map[string]any{"corsOrigins": "https://*"},
+			[]string{`corsOrigins has "https://*"; set origins such as https://console.example.com`},
+		},
+		"origins that no browser sends": {
+			map[string]any{"corsOrigins": "https://a.example.com/ https://a.example.com?x https://A.example.com https://me@a.example.com"},
+			[]string{
+				`corsOrigins has "https://a.example.com/"; set origins such as https://console.example.com`,
+				`corsOrigins has "https://a.example.com?x"; set origins such as https://console.example.com`,
+				`corsOrigins has "https://A.example.com"; set origins such as https://console.example.com`,
+				`corsOrigins has "https://me@a.example.com"; set origins such as https://console.example.com`,
+			},
 		},
 		"e-mail": {
 			map[string]any{"alarmEmail": "Ops <ops@example.com>"},
@@ -160,7 +200,53 @@ func TestRefusals(t *testing.T) {
 		},
 		"secret by name": {
 			map[string]any{"model": "openai:gpt", "openaiKeySecret": "key"},
-			[]string{"openaiKeySecret is not a secret's ARN; set the whole ARN"},
+			[]string{"openaiKeySecret is not a secret's ARN; set the whole ARN, with the hyphen and the six characters at its end"},
+		},
+		"secret without the end of its ARN": { // which the role's permission would not match
+			map[string]any{"model": "openai:gpt", "openaiKeySecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key"},
+			[]string{"openaiKeySecret is not a secret's ARN; set the whole ARN, with the hyphen and the six characters at its end"},
+		},
+		"parameter by ARN": {
+			map[string]any{"model": "openai:gpt", "openaiKeyParameter": "arn:aws:ssm:eu-west-1:123456789012:parameter/key"},
+			[]string{"openaiKeyParameter is not a parameter's name; set one such as /agentworker/openai-key"},
+		},
+		"all parameters": {
+			map[string]any{"model": "openai:gpt", "openaiKeyParameter": "/agentworker/*"},
+			[]string{"openaiKeyParameter is not a parameter's name; set one such as /agentworker/openai-key"},
+		},
+		"key of a model that is not there": {
+			map[string]any{"openaiKeyParameter": "key", "openaiBaseUrl": "https://example.com/v1"},
+			[]string{
+				"openaiBaseUrl is of no use with another model than OpenAI's; set model to openai:<model>",
+				"openaiKeyParameter is of no use with another model than OpenAI's; set model to openai:<model>",
+			},
+		},
+		"key and questions in the clear": {
+			map[string]any{"model": "openai:gpt", "openaiBaseUrl": "http://models.example.com/v1", "openaiKeyParameter": "key"},
+			[]string{"openaiBaseUrl is without TLS: the key and what is asked would cross the internet in the clear; set an https URL"},
+		},
+		"all models": {
+			map[string]any{"model": "bedrock:*"},
+			[]string{"model is not a model's or an inference profile's; set bedrock: and its id or ARN"},
+		},
+		"no bucket": {
+			map[string]any{"retriever": "s3:///docs"},
+			[]string{"retriever has no bucket's name; set s3://bucket or s3://bucket/prefix, without * and ?"},
+		},
+		"all buckets": {
+			map[string]any{"retriever": "s3://docs/*"},
+			[]string{"retriever has no bucket's name; set s3://bucket or s3://bucket/prefix, without * and ?"},
+		},
+		"all knowledge bases": {
+			map[string]any{"retriever": "kb:*"},
+			[]string{"retriever has no knowledge base's id; set kb: and its ten letters and digits"},
+		},
+		"nothing": {
+			map[string]any{"maxTokensPerTask": "0", "modelTimeoutSeconds": "0"},
+			[]string{
+				"maxTokensPerTask is 0; set 1 or more, or leave it out",
+				"modelTimeoutSeconds is 0; set 1 or more, or leave it out",
+			},
 		},
 		"slow model": {
 			map[string]any{"model": "bedrock:some.model", "workerTimeoutSeconds": "45"},
@@ -173,6 +259,14 @@ func TestRefusals(t *testing.T) {
 		"topics": {
 			map[string]any{"allowedTopics": "arn:aws:sns:eu-west-1:123456789012:*"},
 			[]string{"allowedTopics is not a list of topic ARNs with commas between them"},
+		},
+		"topic that is a queue": {
+			map[string]any{"allowedTopics": "arn:aws:sqs:eu-west-1:123456789012:jobs"},
+			[]string{"allowedTopics is not a list of topic ARNs with commas between them"},
+		},
+		"more than an environment holds": {
+			map[string]any{"allowedTopics": strings.Repeat("arn:aws:sns:eu-west-1:123456789012:jobs,", 80)},
+			[]string{"what the worker asks, searches and takes from topics needs 3213 bytes; set fewer allowedTopics or shorter names: Lambda has 4 KB for all of a function's environment, 3,000 for these"},
 		},
 		"misspelt": {
 			map[string]any{"maxRecieveCount": "7", "@aws-cdk/core:x": true, "aws:cdk:y": true, "cli-telemetry": false},

@@ -191,7 +191,8 @@ func queueURL(name, value string) error {
 }
 
 func topicARN(name, value string) error {
-	if value != "" && (!strings.HasPrefix(value, "arn:") || strings.Count(value, ":") != 5) {
+	parts := strings.Split(value, ":")
+	if value != "" && (len(parts) != 6 || parts[0] != "arn" || parts[2] != "sns") {
 		return fmt.Errorf("%s is not the ARN of a topic", name)
 	}
 	return nil

@@ -53,6 +53,18 @@ func TestNoTopicIsAllowedUnlessNamed(t *testing.T) {
 	}
 }
 
+// An ARN of something else allows nothing, and would do so silently.
+func TestTopicsAreTopics(t *testing.T) {
+	t.Parallel()
+	vars := config.Variables(worker)
+	for _, arn := range []string{"arn:aws:sqs:eu-west-1:123456789012:jobs", "jobs", "arn:aws:sns:eu-west-1:123456789012:jobs:1"} {
+		vars["ALLOWED_TOPICS"] = arn
+		if _, err := config.LoadFrom[config.Worker](environ(vars)); err == nil || !strings.Contains(err.Error(), "ALLOWED_TOPICS is not a list of topic ARNs") {
+			t.Errorf("%s: got %v, want it refused", arn, err)
+		}
+	}
+}
+
 func TestEveryProblemIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	vars := config.Variables(worker)
