@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,17 +172,20 @@ func (f *Function) allowIf(resource *string, operator, key string, value *string
 	}))
 }
 
-// acceptFrom lets SNS topics send to a queue of the same type, so that they can be subscribed to it.
+// acceptFrom lets SNS topics send to a queue of the same type, so that they can be subscribed to it. They share a statement,
+// since a queue's policy has room for no more than ten conditions.
+// Source: Amazon SQS Developer Guide, "Amazon SQS policy quotas".
 func (q *TaskQueue) acceptFrom(topics []string) {
-	for _, topic := range topics {
-		if strings.HasSuffix(topic, ".fifo") != q.TaskQueue.Queue.FIFO {
-			continue
-		}
-		q.Queue.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-			Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("sns.amazonaws.com"), nil)},
-			Actions:    jsii.Strings("sqs:SendMessage"),
-			Resources:  &[]*string{q.Queue.QueueArn()},
-			Conditions: &map[string]any{"ArnEquals": map[string]any{"aws:SourceArn": topic}},
-		}))
+	own := slices.DeleteFunc(slices.Clone(topics), func(topic string) bool {
+		return strings.HasSuffix(topic, ".fifo") != q.TaskQueue.Queue.FIFO
+	})
+	if len(own) == 0 {
+		return
 	}
+	q.Queue.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("sns.amazonaws.com"), nil)},
+		Actions:    jsii.Strings("sqs:SendMessage"),
+		Resources:  &[]*string{q.Queue.QueueArn()},
+		Conditions: &map[string]any{"ArnEquals": map[string]any{"aws:SourceArn": own}},
+	}))
 }

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -256,7 +257,7 @@ func TestAllowedTopics(t *testing.T) {
 	}
 	want := map[string]string{}
 	for queue, arn := range map[string]string{"TasksQueue": topic, "OrderedQueue": ordered} {
-		want[queue] = `{"Action":"sqs:SendMessage","Condition":{"ArnEquals":{"aws:SourceArn":"` + arn + `"}},"Effect":"Allow","Principal":{"Service":"sns.amazonaws.com"},"Resource":{"Fn::GetAtt":["` + queue + `","Arn"]}}`
+		want[queue] = `{"Action":"sqs:SendMessage","Condition":{"ArnEquals":{"aws:SourceArn":["` + arn + `"]}},"Effect":"Allow","Principal":{"Service":"sns.amazonaws.com"},"Resource":{"Fn::GetAtt":["` + queue + `","Arn"]}}`
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("who may send (-want +got):\n%s", diff)
@@ -269,5 +270,25 @@ func TestAllowedTopics(t *testing.T) {
 	}
 	if got := template.Outputs[topology.OutputAllowedTopics].Value; got != topic+","+ordered {
 		t.Errorf("agentctl is told of %v", got)
+	}
+}
+
+// However many topics there are, a queue's policy stays within what SQS takes: 20 statements, 10 conditions, 8,192 bytes.
+// Source: Amazon SQS Developer Guide, "Amazon SQS policy quotas".
+func TestManyAllowedTopics(t *testing.T) {
+	var topics []string
+	for i := range 40 {
+		topics = append(topics, fmt.Sprintf("arn:aws:sns:eu-west-1:123456789012:jobs-%d", i))
+	}
+	template := templateOf(t, map[string]any{"allowedTopics": strings.Join(topics, ",")})
+	_, policy := only(t, template, "AWS::SQS::QueuePolicy", "TasksQueue")
+	document := text(t, policy.Properties["PolicyDocument"])
+	for _, topic := range topics {
+		if !strings.Contains(document, `"`+topic+`"`) {
+			t.Errorf("%s may not send", topic)
+		}
+	}
+	if n := len(at(policy.Properties["PolicyDocument"], "Statement").([]any)); n != 2 || len(document) > 8192 {
+		t.Errorf("got %d statements in %d bytes, want that without TLS and that of the topics, in 8,192 at most", n, len(document))
 	}
 }
