@@ -93,6 +93,11 @@ func TestCORSIsOffUnlessAskedFor(t *testing.T) {
 	if got, want := text(t, at(api.Properties["CorsConfiguration"], "AllowOrigins")), `["https://a.example.com","http://localhost:3000"]`; got != want {
 		t.Errorf("origins: got %s, want %s", got, want)
 	}
+	// A page signs its requests: with what a signature comes in, or no request gets past the preflight.
+	signed := []any{"authorization", "content-type", "idempotency-key", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"}
+	if diff := cmp.Diff(any(signed), at(api.Properties["CorsConfiguration"], "AllowHeaders")); diff != "" {
+		t.Errorf("headers that a signed request may have (-want +got):\n%s", diff)
+	}
 	if got := at(api.Properties["CorsConfiguration"], "AllowCredentials"); got != nil && got != false {
 		t.Errorf("credentials: got %v, want none", got)
 	}

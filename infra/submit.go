@@ -53,7 +53,7 @@ func newAPI(f *Function, s Settings) awsapigatewayv2.HttpApi {
 	api := awsapigatewayv2.NewHttpApi(f.scope, jsii.String("Api"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            awscdk.Aws_STACK_NAME(),
 		CreateDefaultStage: jsii.Bool(false),
-		CorsPreflight:      cors(s.CORSOrigins),
+		CorsPreflight:      cors(s),
 		DefaultAuthorizer:  authorizer(s.Auth),
 	})
 	pin(api, "Api") // its id is in the address that clients know
@@ -93,14 +93,18 @@ func authorizer(a Auth) awsapigatewayv2.IHttpRouteAuthorizer {
 	return nil
 }
 
-func cors(origins []string) *awsapigatewayv2.CorsPreflightOptions {
-	if len(origins) == 0 {
+func cors(s Settings) *awsapigatewayv2.CorsPreflightOptions {
+	if len(s.CORSOrigins) == 0 {
 		return nil
 	}
+	headers := []string{"authorization", "content-type", "idempotency-key"}
+	if s.Auth.Kind == AuthIAM { // what a signature comes with
+		headers = append(headers, "x-amz-content-sha256", "x-amz-date", "x-amz-security-token")
+	}
 	return &awsapigatewayv2.CorsPreflightOptions{
-		AllowOrigins: jsii.Strings(origins...),
+		AllowOrigins: jsii.Strings(s.CORSOrigins...),
 		AllowMethods: &[]awsapigatewayv2.CorsHttpMethod{awsapigatewayv2.CorsHttpMethod_GET, awsapigatewayv2.CorsHttpMethod_POST},
-		AllowHeaders: jsii.Strings("authorization", "content-type", "idempotency-key"),
+		AllowHeaders: jsii.Strings(headers...),
 		// What a page has to read of an answer.
 		ExposeHeaders: jsii.Strings("location", "retry-after"),
 		MaxAge:        awscdk.Duration_Hours(jsii.Number(1)),
