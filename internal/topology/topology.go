@@ -42,9 +42,10 @@ type Function struct {
 
 // Collector are the environment variables that set up Go's garbage collector in the function. It has a small share of a
 // processor and memory that nobody else uses: twice as much garbage may pile up as in other programs, which saves the worker
-// a sixth of its processor time for 4 MiB. Near the end of the memory it is collected whatever that costs, since Lambda
-// kills a function that needs more; a fifth is left for what the collector does not count, such as the program itself.
-// Source: Go's package runtime, "Environment Variables".
+// a sixth of its processor time for 4 MiB. Near the end of the memory it is collected as often as it takes, for up to half of
+// the processor, since Lambda kills a function that needs more; a fifth is left for what the collector does not count, such
+// as the program itself.
+// Source: Go's package runtime, "Environment Variables"; "A Guide to the Go Garbage Collector".
 func (f Function) Collector() map[string]string {
 	return map[string]string{"GOGC": "200", "GOMEMLIMIT": strconv.Itoa(f.MemoryMiB*4/5) + "MiB"}
 }
