@@ -65,7 +65,11 @@ func TestStage(t *testing.T) {
 	if diff := cmp.Diff(any(want), stage.Properties["DefaultRouteSettings"]); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	logs, _ := only(t, template, "AWS::Logs::LogGroup", "SubmitAccessLogs")
+	logs, group := only(t, template, "AWS::Logs::LogGroup", "SubmitAccessLogs")
+	// Each other name takes room in a policy of the account's, also after its stack is gone, until no API can log any more.
+	if got := text(t, group.Properties["LogGroupName"]); !strings.Contains(got, `["/aws/vendedlogs/agentworker-dev-api-",{"Fn::Select"`) {
+		t.Errorf("access log is called %s, want it below /aws/vendedlogs/ and another one after the stack's end", got)
+	}
 	if got := at(stage.Properties["AccessLogSettings"], "DestinationArn", "Fn::GetAtt").([]any)[0]; got != logs {
 		t.Errorf("access log goes to %v, want %s", got, logs)
 	}

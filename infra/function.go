@@ -35,7 +35,7 @@ type Function struct {
 // NewFunction makes a function of the binary that was built for it.
 func NewFunction(scope constructs.Construct, id string, props FunctionProps) *Function {
 	f := &Function{scope: constructs.NewConstruct(scope, &id), Function: props.Function}
-	f.Logs = newLogGroup(f.scope, "Logs", props.Settings.LogRetentionDays)
+	f.Logs = newLogGroup(f.scope, "Logs", nil, props.Settings.LogRetentionDays)
 	f.Role = awsiam.NewRole(f.scope, jsii.String("Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		Description: jsii.String("What " + props.Function.Name + " may do"),
@@ -75,9 +75,10 @@ func (f *Function) Allow(resource *string, actions ...string) {
 	}))
 }
 
-func newLogGroup(scope constructs.Construct, id string, days int) awslogs.LogGroup {
+// newLogGroup makes a log group whose name is generated when it is nil.
+func newLogGroup(scope constructs.Construct, id string, name *string, days int) awslogs.LogGroup {
 	return awslogs.NewLogGroup(scope, &id, &awslogs.LogGroupProps{
-		Retention: retention(days), RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+		LogGroupName: name, Retention: retention(days), RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
 }
 

@@ -53,13 +53,17 @@ func NewTaskQueue(scope constructs.Construct, id string, props TaskQueueProps) *
 
 // uniqueName has a part of the stack's own id in it: a queue that outlived its stack is not in the way of the next one.
 func (q *TaskQueue) uniqueName(stage string) *string {
-	stackID := awscdk.Fn_Select(jsii.Number(2), awscdk.Fn_Split(jsii.String("/"), awscdk.Aws_STACK_ID(), nil))
-	unique := awscdk.Fn_Select(jsii.Number(0), awscdk.Fn_Split(jsii.String("-"), stackID, nil))
 	suffix := ""
 	if q.TaskQueue.Queue.FIFO {
 		suffix = ".fifo"
 	}
-	return jsii.String(q.Name + "-" + stage + "-" + *unique + suffix)
+	return jsii.String(q.Name + "-" + stage + "-" + uniquePart() + suffix)
+}
+
+// uniquePart is a part of the stack's own id: another one in each deployment that begins anew.
+func uniquePart() string {
+	stackID := awscdk.Fn_Select(jsii.Number(2), awscdk.Fn_Split(jsii.String("/"), awscdk.Aws_STACK_ID(), nil))
+	return *awscdk.Fn_Select(jsii.Number(0), awscdk.Fn_Split(jsii.String("-"), stackID, nil))
 }
 
 func (q *TaskQueue) byName(name *string) awssqs.IQueue {

@@ -68,6 +68,10 @@ func newAPI(f *Function, s Settings) awsapigatewayv2.HttpApi {
 			Path: &path, Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(method)}, Integration: integration,
 		})
 	}
+	// API Gateway adds a log group to a policy of the account, which has room for a few dozen and keeps those that are gone; all
+	// below /aws/vendedlogs/ share one entry.
+	// Source: Amazon CloudWatch Logs User Guide, "Enable logging from AWS services".
+	logs := newLogGroup(f.scope, "AccessLogs", jsii.String("/aws/vendedlogs/"+s.StackName()+"-api-"+uniquePart()), s.LogRetentionDays)
 	awsapigatewayv2.NewHttpStage(api, jsii.String("Stage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi:                api,
 		StageName:              jsii.String("$default"),
@@ -76,7 +80,7 @@ func newAPI(f *Function, s Settings) awsapigatewayv2.HttpApi {
 		Throttle: &awsapigatewayv2.ThrottleSettings{
 			RateLimit: jsii.Number(s.RatePerSecond), BurstLimit: jsii.Number(s.Burst),
 		},
-		AccessLogSettings: &accessLog{newLogGroup(f.scope, "AccessLogs", s.LogRetentionDays)},
+		AccessLogSettings: &accessLog{logs},
 	})
 	return api
 }
