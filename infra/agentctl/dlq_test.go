@@ -448,6 +448,26 @@ func TestAWholeQueueIsMovedUntilInterrupted(t *testing.T) {
 	}
 }
 
+// What an interrupted redrive did not come to is not said to be hidden by somebody else.
+func TestAnInterruptedSelectionSaysSo(t *testing.T) {
+	t.Parallel()
+	y := newYard(t, nil)
+	dead := y.stack.Tasks.DeadLetterName()
+	y.bury(t, dead, 30)
+	c := y.command(t.Context(), "dlq", "redrive", "--queue", "tasks", "--reason", "MODEL_DOWN", "--rate", "5")
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	y.eventually(t, "the first ones to be redriven", func() bool { return y.depth(t, dead) < 28 })
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	_ = c.Wait() // how it ended is asked next
+	run{code: c.ProcessState.ExitCode(), out: out.String()}.want(t, 130, "more were not looked at", "agentctl: interrupted")
+}
+
 func TestPurgeAsksOrIsTold(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, nil)

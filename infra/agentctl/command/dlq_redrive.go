@@ -160,14 +160,18 @@ func (d *deadLetters) writeRest(w io.Writer, r deadletter.Report) {
 		}
 	}
 	say(r.Succeeded, "of them had already succeeded: their redelivery has no effect")
-	say(r.Again, "of them have failed again by now, and stay: is their cause mended?")
+	say(r.Again, "of the copies have failed again by now, and stay: is their cause mended?")
 	say(r.Finished, "of them had been copied by a redrive that was interrupted, and were only deleted")
 	for _, code := range slices.Sorted(maps.Keys(r.Left)) {
 		say(r.Left[code], "stay, since they are "+code+"; name that by --reason to take them too")
 	}
 	say(r.Uncertain, "stay, since an interrupted redrive may have copied them: try again when the queue is empty, or say --resend")
 	say(r.Failed, "stay, since something failed: "+dlq.Line(r.Problem, 500))
-	say(r.Unseen, "more could not be seen: somebody else hides them, or they lie behind the first ten of their group")
+	if r.EndedEarly {
+		say(r.Unseen, "more were not looked at, since it ended early: run it again for them")
+	} else {
+		say(r.Unseen, "more could not be seen: somebody else hides them, or they lie behind the first ten of their group")
+	}
 }
 
 // missingEverywhere takes out of the reports which tasks they lack, and gives those that all of them do.

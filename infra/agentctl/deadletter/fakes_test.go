@@ -43,6 +43,13 @@ func (s *mortalStore) WithdrawRedrive(ctx context.Context, rec checkpoint.Record
 	return s.Store.WithdrawRedrive(ctx, rec, messageID)
 }
 
+// forgetfulStore cannot note the end of a redrive.
+type forgetfulStore struct{ *checkpoint.Store }
+
+func (forgetfulStore) EndRedrive(context.Context, checkpoint.Record, string, string, bool) error {
+	return errors.New("the table does not answer")
+}
+
 // brokenStore is a store that cannot read one record.
 type brokenStore struct {
 	*checkpoint.Store

@@ -18,7 +18,7 @@ func (q *Queue) Purge(ctx context.Context, s Selection, progress func(int)) (Rep
 	o := newOutcome(q, s, RedriveOptions{Progress: progress})
 	before, err := dlq.ReadDepth(ctx, q.SQS, q.DeadLetterURL)
 	if err != nil {
-		return o.report(before), err
+		return o.report(before, err), err
 	}
 	err = q.tour(ctx, q.Hide+5*q.Pause, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
 		l, rec, err := q.judge(ctx, m, q.Store.DeadLettered)
@@ -39,7 +39,7 @@ func (q *Queue) Purge(ctx context.Context, s Selection, progress func(int)) (Rep
 		o.purged(l)
 		return gone, nil
 	})
-	return o.report(before), err
+	return o.report(before, err), err
 }
 
 // ErrPurgedJustNow says that the queue was purged less than a minute ago, which SQS allows only once.

@@ -50,7 +50,10 @@ func (q *Queue) Finish(ctx context.Context, o RedriveOptions) (Report, error) {
 }
 
 func (q *Queue) redrive(ctx context.Context, s Selection, o RedriveOptions, onlyBegun bool) (Report, error) {
-	r := &redrive{Queue: q, selection: s, options: o, onlyBegun: onlyBegun, outcome: newOutcome(q, s, o), limit: rate.NewLimiter(rate.Inf, 1)}
+	r := &redrive{
+		Queue: q, selection: s, options: o, onlyBegun: onlyBegun, outcome: newOutcome(q, s, o), limit: rate.NewLimiter(rate.Inf, 1),
+		began: q.Now().Truncate(time.Millisecond), // as precise as a record's times
+	}
 	if o.Rate > 0 {
 		r.limit.SetLimit(rate.Limit(o.Rate))
 	}
@@ -62,7 +65,7 @@ func (q *Queue) redrive(ctx context.Context, s Selection, o RedriveOptions, only
 	if err == nil {
 		err = q.tour(ctx, patience, r.show)
 	}
-	return r.report(before), err
+	return r.report(before, err), err
 }
 
 type redrive struct {
@@ -71,6 +74,7 @@ type redrive struct {
 	options   RedriveOptions
 	onlyBegun bool
 	limit     *rate.Limiter
+	began     time.Time
 	*outcome
 }
 
@@ -95,6 +99,13 @@ func (r *redrive) show(ctx context.Context, pass int, m types.Message) (verdict,
 	if err != nil {
 		return r.failed(ctx, m, l, err), nil
 	}
+	switch copied, undecided := r.copiedMeanwhile(rec, l.MessageID); {
+	case copied:
+		r.failedAgain()
+		return stays, nil
+	case undecided:
+		return r.uncertain(m, l, pass), nil
+	}
 	switch blocked, undecided := r.blocked(m, pass); {
 	case l.Code == dlq.CodeRedriven:
 		return r.finish(ctx, m, l)
@@ -118,6 +129,18 @@ func (r *redrive) show(ctx context.Context, pass int, m types.Message) (verdict,
 		return later, err
 	}
 	return r.copyAndDelete(ctx, pass, m, l, rec)
+}
+
+// copiedMeanwhile reports whether the message is a copy that another redrive has sent since this one began: the two would
+// otherwise send on each other's copies for as long as the tasks fail. It is undecided while the other has not noted its copy.
+func (r *redrive) copiedMeanwhile(rec checkpoint.Record, messageID string) (copied, undecided bool) {
+	for _, d := range rec.Redrives {
+		if d.At.Before(r.began) || d.MessageID == messageID {
+			continue
+		}
+		copied, undecided = copied || d.To == messageID, undecided || d.To == ""
+	}
+	return copied, undecided
 }
 
 func (r *redrive) copyAndDelete(ctx context.Context, pass int, m types.Message, l *dlq.Letter, rec checkpoint.Record) (verdict, error) {

@@ -394,7 +394,7 @@ func TestAnInterruptedRedriveGivesEverythingBack(t *testing.T) {
 				cancel()
 			}
 		}})
-		if !errors.Is(err, context.Canceled) || r.Redriven < 5 || r.Redriven > 5+8 || r.Uncertain != 0 || r.Failed != 0 {
+		if !errors.Is(err, context.Canceled) || r.Redriven < 5 || r.Redriven > 5+8 || r.Uncertain != 0 || r.Failed != 0 || !r.EndedEarly {
 			t.Errorf("got %+v, %v; want about 5 redriven, none in between, and %v", r, err, context.Canceled)
 		}
 		b.wantDead(40 - r.Redriven)
@@ -454,6 +454,54 @@ func TestTwoRedriveAtOnce(t *testing.T) {
 		}
 		b.wantDead(0)
 	})
+}
+
+// Two at the same queue, whose tasks keep failing: neither takes the other's copies for dead letters of its own.
+func TestTwoRedriveAtOnceWhatFailsAgain(t *testing.T) {
+	t.Parallel()
+	bothKinds(t, func(b *bench) {
+		const n = 12
+		for i := range n {
+			b.dead("echo", fmt.Sprint("th-", i), "MODEL_DOWN")
+		}
+		r, other := b.redriveBeside(b.queue())
+		if other.Redriven != n || r.Redriven != 0 || r.Again != n || !r.Whole() {
+			b.Errorf("got %d redriven by the one, and by the other %+v; want %d, and none but %[3]d that have failed again", other.Redriven, r, n)
+		}
+		b.wantDead(n)
+	})
+}
+
+// Whether a message is the other's copy cannot be told while the other has not noted it.
+func TestTwoRedriveAtOnceAndOneDoesNotNoteIt(t *testing.T) {
+	t.Parallel()
+	b := start(t, false)
+	b.dead("echo", "th-1", "MODEL_DOWN")
+	forgetful := b.queue()
+	forgetful.Store = forgetfulStore{b.store}
+	r, other := b.redriveBeside(forgetful)
+	if other.Redriven != 1 || r.Redriven != 0 || r.Uncertain != 1 || r.Whole() {
+		b.Errorf("got %d redriven by the one, and by the other %+v; want 1, and one that is uncertain", other.Redriven, r)
+	}
+	b.wantDead(1)
+}
+
+// redriveBeside begins a redrive, has another one redrive everything meanwhile and a worker fail it again, and then lets the
+// first go on.
+func (b *bench) redriveBeside(another *deadletter.Queue) (r, other deadletter.Report) {
+	b.Helper()
+	var calls atomicCounter
+	b.wire.before = func(string, string) error {
+		if calls.next() == 1 {
+			var err error
+			if other, err = another.Redrive(b.Context(), modelDown, deadletter.RedriveOptions{}); err != nil {
+				b.Errorf("Redrive: %v", err)
+			}
+			b.keepDeadLettering("MODEL_DOWN")()
+		}
+		return nil
+	}
+	return b.redrive(modelDown, deadletter.RedriveOptions{}), other
 }
 
 func TestOneUnavailableRecordDoesNotStopTheRest(t *testing.T) {

@@ -25,16 +25,18 @@ type Report struct {
 	Left     map[string]int `json:"left,omitempty"` // selected messages that stay, since their tasks go on, by code
 	// Uncertain messages may have a copy from a redrive that was interrupted, and stay until that can be told.
 	Uncertain int `json:"uncertain"`
-	// Again is how many of the copies lay there again before the end: their tasks have failed once more. They stay.
+	// Again is how many copies, of this redrive or of another one at the same time, lay there again before the end: their tasks have
+	// failed once more. They stay.
 	Again int `json:"failed_again"`
 	// Failed messages could not be redriven, and stay. So do those behind them in their group.
 	Failed  int       `json:"failed"`
 	Problem string    `json:"problem,omitzero"`  // of one of those
 	Missing []task.ID `json:"missing,omitempty"` // asked for by id and not seen
-	// Unseen is how many messages more the queue had at the beginning, by its own count: others hide them, or they lie behind the first ten of
-	// their group that stay.
-	Unseen int     `json:"unseen"`
-	Groups []Group `json:"groups"` // of what was redriven, purged or finished
+	// Unseen is how many messages more the queue had at the beginning, by its own count: others hide them, they lie behind the first ten of
+	// their group that stay, or it ended early.
+	Unseen     int     `json:"unseen"`
+	EndedEarly bool    `json:"ended_early,omitzero"` // interrupted, or kept by an error from going on
+	Groups     []Group `json:"groups"`               // of what was redriven, purged or finished
 }
 
 // Whole says that everything that was selected has been dealt with.
@@ -109,6 +111,12 @@ func (o *outcome) again(m types.Message) bool {
 	return ours
 }
 
+func (o *outcome) failedAgain() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sum.Again++
+}
+
 func (o *outcome) left(l *dlq.Letter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,9 +155,10 @@ func (o *outcome) blocked(m types.Message, pass int) (stuck, undecided bool) {
 }
 
 // report is what there is to say in the end. before is how deep the queue was at the beginning: counts lag behind, most of
-// all those of a queue that changes.
-func (o *outcome) report(before dlq.Depth) Report {
+// all those of a queue that changes. err is what it ended by.
+func (o *outcome) report(before dlq.Depth, err error) Report {
 	r := o.sum
+	r.EndedEarly = err != nil
 	r.Seen, r.Uncertain = len(o.seen), len(o.unsure)
 	r.Groups, _ = groups(o.letters)
 	for _, id := range o.selection.TaskIDs {
