@@ -126,7 +126,7 @@ func (w *Walk) Release(ctx context.Context, ids ...string) {
 		}
 	}
 	w.mu.Unlock()
-	w.changeVisibility(ctx, back, 0, "not made visible again: it comes back by itself")
+	w.changeVisibility(ctx, back, 0, "not made visible again: it comes back by itself", nil)
 }
 
 // keep hides what is held anew from time to time, until it is stopped.
@@ -136,13 +136,20 @@ func (w *Walk) keep(ctx context.Context) (stop func()) {
 	running.Go(func() {
 		tick := time.NewTicker(w.Hide / 3)
 		defer tick.Stop()
+		// A message that is deleted just then fails too. Of one that is still held the next tick fails as well, in time to tell.
+		var last, failed map[string]string // handles by message id
+		twice := func(id, handle string) bool {
+			failed[id] = handle
+			return last[id] == handle
+		}
 		for {
 			select {
 			case <-tick.C:
 				w.mu.Lock()
 				held := maps.Clone(w.held)
 				w.mu.Unlock()
-				w.changeVisibility(ctx, held, w.Hide, "not kept hidden: others may see it")
+				last, failed = failed, map[string]string{}
+				w.changeVisibility(ctx, held, w.Hide, "not kept hidden: others may see it", twice)
 			case <-ctx.Done():
 				return
 			}
@@ -154,7 +161,8 @@ func (w *Walk) keep(ctx context.Context) (stop func()) {
 	}
 }
 
-func (w *Walk) changeVisibility(ctx context.Context, messages map[string]string, d time.Duration, trouble string) {
+// changeVisibility logs what it could not do as trouble, unless matters is given and says that it is none.
+func (w *Walk) changeVisibility(ctx context.Context, messages map[string]string, d time.Duration, trouble string, matters func(id, handle string) bool) {
 	ids, handles := make([]string, 0, len(messages)), make([]string, 0, len(messages))
 	for id, handle := range messages {
 		ids, handles = append(ids, id), append(handles, handle)
@@ -181,7 +189,7 @@ func (w *Walk) changeVisibility(ctx context.Context, messages map[string]string,
 				codes[aws.ToString(f.Id)] = aws.ToString(f.Code)
 			}
 			for i, id := range ids[:n] {
-				if code, failed := codes[strconv.Itoa(i)]; failed {
+				if code, failed := codes[strconv.Itoa(i)]; failed && (matters == nil || matters(id, handles[i])) {
 					w.Logger.WarnContext(ctx, "dead letter "+trouble, "queue", Name(w.URL), "message_id", id, "code", code)
 				}
 			}
