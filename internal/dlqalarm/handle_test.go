@@ -75,6 +75,7 @@ func TestDeadLettersAreGroupedByTypeAndReason(t *testing.T) {
 	for _, want := range []string{
 		"20 x TASK_FAILED, echo", reason, "12 x DEAD_LETTERED, shout", "8 x MALFORMED_MESSAGE, no known task type",
 		string(failed[0]), "and 17 more", `"agent-tasks-dlq-depth" in the runbook`, "since 2026-02-17T11:53:08Z",
+		"agentctl dlq redrive --queue tasks --reason <code>, or all of them by agentctl dlq redrive --queue tasks, ",
 		"aws sqs start-message-move-task --source-arn arn:aws:sqs:us-east-1:000000000000:agent-tasks-dlq\n",
 	} {
 		if !strings.Contains(body, want) {

@@ -108,8 +108,12 @@ func (q QueueSummary) write(b *strings.Builder, now time.Time) {
 		}
 		writeGroup(b, g, now)
 	}
+	redrive := "agentctl dlq redrive --queue tasks"
+	if dlq.IsFIFO(q.Name) {
+		redrive = "agentctl dlq redrive --queue ordered"
+	}
 	fmt.Fprintf(b, "What to do: see %q in the runbook. When the cause is mended, move some of the messages back by\n"+
-		"agentctl dlq redrive --reason <code>, or all of them by agentctl dlq redrive, which does the same as\n", dlq.Line(q.Alarm, mostAlarm))
+		"%[2]s --reason <code>, or all of them by %[2]s, which does the same as\n", dlq.Line(q.Alarm, mostAlarm), redrive)
 	arn := cmp.Or(q.ARN, "<ARN of "+q.Name+">")
 	fmt.Fprintf(b, "  aws sqs start-message-move-task --source-arn %s\n", arn)
 	if slices.ContainsFunc(q.Groups, func(g dlq.Group) bool { return slices.Contains(unmendable(), g.Code) }) {

@@ -123,6 +123,10 @@ func TestAnAlarmIsAboutItsOwnQueue(t *testing.T) {
 	if s := b.handle(alarm(orderedName, "ALARM", "OK", moment)); len(s.Queues) != 1 || s.Queues[0].Name != orderedName {
 		t.Errorf("got %+v, want a look into %s only", s, orderedName)
 	}
+	// Without the queue's name the command would move the dead letters of both.
+	if _, body := b.topic.last(); strings.Count(body, "agentctl dlq redrive") != strings.Count(body, "agentctl dlq redrive --queue ordered") {
+		t.Errorf("body: want commands for the ordered queue alone:\n%s", body)
+	}
 	if s := b.handle(alarm("another-queue", "ALARM", "OK", moment)); len(s.Queues) != 2 {
 		t.Errorf("alarm on another queue: got %+v, want a look into all queues", s)
 	}
