@@ -102,7 +102,7 @@ func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (Summary,
 	var lost []checkpoint.Record
 	var sweepErr error
 	if event.Kind == KindSchedule {
-		lost, sweepErr = h.sweep(ctx, times)
+		lost, sweepErr = h.sweep(ctx, times, looks)
 	}
 
 	summary := summarize(event, looks)

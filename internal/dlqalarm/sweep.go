@@ -33,14 +33,14 @@ const (
 )
 
 // sweep gives up the tasks that no message will bring to a worker any more, and returns them.
-func (h *Handler) sweep(ctx context.Context, t times) (lost []checkpoint.Record, err error) {
+func (h *Handler) sweep(ctx context.Context, t times, looks []*look) (lost []checkpoint.Record, err error) {
 	ctx, cancel := context.WithDeadline(ctx, t.sweep)
 	defer cancel()
 	at, err := h.Store.Sweep(ctx)
 	if err != nil || (at.Next == checkpoint.SweepKey{} && h.Now().Sub(at.Ended) < sweepEvery) {
 		return nil, err
 	}
-	life, err := h.longestDelivery(ctx)
+	life, err := h.longestDelivery(ctx, looks)
 	if err != nil {
 		return nil, err
 	}
@@ -65,45 +65,62 @@ func (h *Handler) sweep(ctx context.Context, t times) (lost []checkpoint.Record,
 	return lost, h.Store.Swept(ctx, at)
 }
 
+const (
+	retention  = types.QueueAttributeNameMessageRetentionPeriod
+	visibility = types.QueueAttributeNameVisibilityTimeout
+)
+
 // longestDelivery is how long after its last change a task may still be delivered: as long as a message lives or, when the
-// queues hold none at all, as long as one may have been hidden before they were counted.
-func (h *Handler) longestDelivery(ctx context.Context) (time.Duration, error) {
-	const (
-		retention  = types.QueueAttributeNameMessageRetentionPeriod
-		visibility = types.QueueAttributeNameVisibilityTimeout
-	)
+// queues hold none at all, as long as one may have been hidden before they were counted. A dead letter that the looks have not
+// shown may be any task's, and lives on in its queue.
+func (h *Handler) longestDelivery(ctx context.Context, looks []*look) (time.Duration, error) {
 	counts := []types.QueueAttributeName{
 		types.QueueAttributeNameApproximateNumberOfMessages,
 		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
 		types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
 	}
-	var lives, hidden time.Duration
+	var lives, hidden, dead time.Duration
 	messages := 0
 	for _, url := range h.Sources {
-		out, err := h.SQS.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: append(counts, retention, visibility)})
-		if err != nil {
-			return 0, fmt.Errorf("read attributes of %s: %w", url, err)
-		}
-		number := func(name types.QueueAttributeName) int {
-			n, parseErr := strconv.Atoi(out.Attributes[string(name)])
-			if parseErr != nil && err == nil {
-				err = fmt.Errorf("attribute %s of %s: %w", name, url, parseErr)
-			}
-			return n
-		}
-		lives = max(lives, time.Duration(number(retention))*time.Second)
-		hidden = max(hidden, time.Duration(number(visibility))*time.Second)
-		for _, name := range counts {
-			messages += number(name)
-		}
+		have, err := h.attributes(ctx, url, append(counts, retention, visibility)...)
 		if err != nil {
 			return 0, err
 		}
+		lives = max(lives, time.Duration(have[retention])*time.Second)
+		hidden = max(hidden, time.Duration(have[visibility])*time.Second)
+		for _, name := range counts {
+			messages += have[name]
+		}
 	}
-	if messages == 0 {
+	for _, l := range looks {
+		if l.complete() {
+			continue
+		}
+		have, err := h.attributes(ctx, l.queue.URL, retention)
+		if err != nil {
+			return 0, err
+		}
+		dead = max(dead, time.Duration(have[retention])*time.Second)
+	}
+	if messages == 0 && dead == 0 {
 		return min(lives, max(hidden, longestDelay)) + sweepSpare, nil
 	}
-	return lives + sweepSpare, nil
+	return lives + dead + sweepSpare, nil
+}
+
+// attributes reads attributes of a queue that are numbers.
+func (h *Handler) attributes(ctx context.Context, url string, names ...types.QueueAttributeName) (map[types.QueueAttributeName]int, error) {
+	out, err := h.SQS.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: names})
+	if err != nil {
+		return nil, fmt.Errorf("read attributes of %s: %w", url, err)
+	}
+	have := map[types.QueueAttributeName]int{}
+	for _, name := range names {
+		if have[name], err = strconv.Atoi(out.Attributes[string(name)]); err != nil {
+			return nil, fmt.Errorf("attribute %s of %s: %w", name, url, err)
+		}
+	}
+	return have, nil
 }
 
 func (h *Handler) giveUp(ctx context.Context, page []checkpoint.Record) (given []checkpoint.Record, err error) {

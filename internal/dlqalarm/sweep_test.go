@@ -102,6 +102,27 @@ func TestNothingIsGivenUpWhileItsMessageMayLive(t *testing.T) {
 	}
 }
 
+// Of a group of a FIFO queue a look shows the first ten messages: the tasks behind them are not lost.
+func TestNothingIsGivenUpThatMayLieUnseenAmongDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for range 10 {
+		b.put(b.ordered, `{"task":"echo"}`, "group")
+	}
+	id := b.queued("th-1")
+	b.put(b.ordered, `{"task":"echo","task_id":"`+string(id)+`","text":"hello","thread_id":"th-1"}`, "group")
+	if got := b.lostIn(3 * time.Hour); got != nil {
+		t.Errorf("given up with its message among the dead letters: %v, want none", got)
+	}
+	// The queues here keep messages for seven and, the dead letters, for four days.
+	if got := b.lostIn(10 * 24 * time.Hour); got != nil {
+		t.Errorf("given up after ten days: %v, want none", got)
+	}
+	if got, want := b.lostIn(12*24*time.Hour), []task.ID{id}; !slices.Equal(got, want) {
+		t.Errorf("given up after twelve days: %v, want %v", got, want)
+	}
+}
+
 // An alarm looks at its queue; only the schedule searches the table.
 func TestOnlyTheScheduleSearches(t *testing.T) {
 	t.Parallel()
