@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/dlq"
 )
 
 // What has been said is remembered in two kinds of idempotency keys, which live for a day from their making:
@@ -112,8 +113,8 @@ type memory struct {
 // mark stands for one thing that can be said.
 type mark [8]byte
 
-// mostMarks bounds a memory: some 50 KB. The oldest are forgotten first, and may be said again.
-const mostMarks = 4 * mostLetters
+// mostMarks bounds a memory: some 85 KB. The oldest are forgotten first, and may be said again.
+const mostMarks = 8 * mostLetters
 
 func (h *Handler) memories(ctx context.Context, looks []*look) ([]memory, error) {
 	var list []memory
@@ -153,16 +154,20 @@ func (h *Handler) remember(ctx context.Context, memories []memory) {
 	}
 }
 
-// marks are what there is to say: each message with its reason. Of a queue that holds more than one look can take, every
+// marks are what there is to say: each message, and its reason. That a record is not to be had just then is no reason that would be
+// news of a message which has been told. Of a queue that holds more than one look can take, every
 // look sees other messages; there it is each type with its reason, and the order of magnitude.
 func (l *look) marks() []mark {
 	many := !l.emptied && l.err == nil
 	var list []mark
 	for _, x := range l.letters {
+		what := []string{x.MessageID}
 		if many {
-			list = append(list, newMark("many", x.Type, x.Code))
-		} else {
-			list = append(list, newMark(x.MessageID, x.Code))
+			what = []string{"many", x.Type}
+		}
+		list = append(list, newMark(what...))
+		if x.Code != dlq.CodeUnavailable {
+			list = append(list, newMark(append(what, x.Code)...))
 		}
 	}
 	if many && len(l.letters) > 0 {

@@ -84,6 +84,29 @@ func TestAnAlarmSaysOnlyWhatIsNew(t *testing.T) {
 	b.wantPublished(2)
 }
 
+// That the record of a message is not to be had just then is told of a new message only.
+func TestAnUnavailableRecordAloneIsNoNews(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	told, _ := b.submit("echo", "told")
+	b.handle(alarm(queueName, "ALARM", "OK", moment))
+	b.wantPublished(1)
+
+	broken := errors.New("the table does not answer")
+	b.config.Store = &brokenStore{Store: b.store, id: told.ID, err: broken}
+	look := func(want int) {
+		t.Helper()
+		if _, err := dlqalarm.New(b.config).Handle(t.Context(), []byte(sweep)); !errors.Is(err, broken) {
+			t.Errorf("error: got %v, want %v", err, broken)
+		}
+		b.wantPublished(want)
+	}
+	look(1)
+	fresh, _ := b.submit("echo", "fresh")
+	b.config.Store = &brokenStore{Store: b.store, id: fresh.ID, err: broken}
+	look(2)
+}
+
 func TestEmptyQueuesAreNotTold(t *testing.T) {
 	t.Parallel()
 	b := start(t)
