@@ -50,6 +50,17 @@ func (forgetfulStore) EndRedrive(context.Context, checkpoint.Record, string, str
 	return errors.New("the table does not answer")
 }
 
+// interruptedStore is a store at whose first read somebody interrupts the program.
+type interruptedStore struct {
+	*checkpoint.Store
+	interrupt func()
+}
+
+func (s interruptedStore) AsDeadLettered(ctx context.Context, d checkpoint.DeadLetter) (checkpoint.Record, error) {
+	s.interrupt()
+	return s.Store.AsDeadLettered(ctx, d)
+}
+
 // brokenStore is a store that cannot read one record.
 type brokenStore struct {
 	*checkpoint.Store

@@ -1,7 +1,11 @@
 package deadletter_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -89,6 +93,22 @@ func TestTheFirstTenOfEachGroupAreListed(t *testing.T) {
 		t.Errorf("with a long group: got %d seen of %d, complete %v; want 34 of 39, not complete", l.Seen, l.Approximate, l.Complete)
 	}
 	b.wantDead(39)
+}
+
+// What an interruption breaks off is no trouble with a record.
+func TestAnInterruptedLookSaysNothingOfRecords(t *testing.T) {
+	t.Parallel()
+	b := start(t, false)
+	b.dead("echo", "th-1", "MODEL_DOWN")
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var logs bytes.Buffer
+	b.config.Logger = slog.New(slog.NewTextHandler(&logs, nil))
+	b.config.Store = interruptedStore{b.store, interrupt}
+	if _, err := b.queue().Look(ctx, deadletter.Selection{}); !errors.Is(err, context.Canceled) || logs.Len() > 0 {
+		t.Errorf("got %v, logged %q; want %v and nothing", err, logs.String(), context.Canceled)
+	}
+	b.wantDead(1)
 }
 
 func TestAMessageIsShownBesideItsRecord(t *testing.T) {
