@@ -122,6 +122,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// A variable of a script that is not set is no id that is not there.
+func TestAnEmptyIDIsWrongUsage(t *testing.T) {
+	for _, words := range []string{"status", "result", "history", "ticket", "thread show", "thread delete", "dlq show"} {
+		code, _, problems := call(t, command.Streams{}, append(strings.Fields(words), "")...)
+		if code != 2 || !strings.Contains(problems, "the id is empty") {
+			t.Errorf("%s: got %d, %q; want 2, and that the id is empty", words, code, problems)
+		}
+	}
+}
+
 func TestNoChainNoStackNoCredentials(t *testing.T) {
 	stack(t, nil)
 	for args, want := range map[string]string{

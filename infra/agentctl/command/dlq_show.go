@@ -24,7 +24,7 @@ const dlqShowExamples = `  agentctl dlq show th-1.01KB6Z6Y4ZJ5V1X9M0Q7E2S3AB
 
 func newDLQShow(d *deadLetters) *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show a dead letter beside its task's history", Long: aboutDLQShow, Example: dlqShowExamples, Args: cobra.ExactArgs(1),
+		Use: "show ID", Short: "Show a dead letter beside its task's history", Long: aboutDLQShow, Example: dlqShowExamples, Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			queues, err := d.queues(c.Context())
 			if err != nil {

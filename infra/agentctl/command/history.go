@@ -26,7 +26,7 @@ them.`,
 		Example: `  agentctl history th-1
   agentctl history ticket-TK-1 --limit 10
   agentctl --json history th-1 | jq '.tasks[] | select(.status=="failed") | .error'`,
-		Args: cobra.ExactArgs(1),
+		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if limit < 0 {
 				return Usagef("--limit is %d: give 1 or more, or 0 for all", limit)

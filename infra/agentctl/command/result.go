@@ -14,7 +14,7 @@ func newResult(s *Session) *cobra.Command {
 as JSON. Exit code 1: there is none yet.`,
 		Example: `  agentctl result th-1
   agentctl --json result th-1 | jq -r .answer`,
-		Args: cobra.ExactArgs(1),
+		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := s.API(c.Context())
 			if err != nil {

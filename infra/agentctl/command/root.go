@@ -9,6 +9,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -74,6 +75,17 @@ func prepare(c *cobra.Command, s *Session) {
 		c.Args = noSuchCommand
 		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
+}
+
+// oneID takes one argument, which a variable of a script that is not set leaves empty.
+func oneID(c *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(c, args); err != nil {
+		return err
+	}
+	if args[0] == "" {
+		return errors.New("the id is empty")
+	}
+	return nil
 }
 
 // noSuchCommand does for the commands below the root what cobra does for the root's.

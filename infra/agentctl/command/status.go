@@ -23,7 +23,7 @@ goes on until the task has ended, with a line for every change; with --json thes
 documents, one a line.`,
 		Example: `  agentctl status th-1.01KB6Z6Y4ZJ5V1X9M0Q7E2S3AB
   agentctl status th-1.01KB6Z6Y4ZJ5V1X9M0Q7E2S3AB --watch`,
-		Args: cobra.ExactArgs(1),
+		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := s.API(c.Context())
 			if err != nil {

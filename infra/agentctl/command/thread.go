@@ -34,7 +34,7 @@ func newThreadShow(s *Session) *cobra.Command {
 Exit code 1: there is no such thread.`,
 		Example: `  agentctl thread show th-1
   agentctl --json thread show ticket-TK-1 | jq '.checkpoints[0]'`,
-		Args: cobra.ExactArgs(1),
+		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error { return s.threadShow(c.Context(), args[0]) },
 	}
 }

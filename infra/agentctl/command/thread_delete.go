@@ -28,7 +28,7 @@ and how long that stays. It needs dynamodb:Query, GetItem, DeleteItem and BatchW
 table.`,
 		Example: `  agentctl thread delete th-1
   agentctl --json thread delete ticket-TK-1 --yes`,
-		Args: cobra.ExactArgs(1),
+		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error { return s.threadDelete(c.Context(), args[0], yes, force) },
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")

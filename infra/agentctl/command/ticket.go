@@ -15,7 +15,7 @@ func newTicket(s *Session) *cobra.Command {
 ticket-<id>: agentctl history ticket-<id>.`,
 		Example: `  agentctl ticket TK-1
   agentctl submit --ticket TK-1 --status closed --wait && agentctl ticket TK-1`,
-		Args: cobra.ExactArgs(1),
+		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := s.API(c.Context())
 			if err != nil {
