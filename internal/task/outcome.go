@@ -37,10 +37,15 @@ const MaxReasonLength = 500
 // for nil.
 func Permanent(err error) error { return mark(outcome{err: err, permanent: true}) }
 
+// MaxDelay is the longest that [RetryAfter] waits. SQS hides a message for 12 h at most and counts from its receipt: an hour
+// is left for what has passed since then.
+// Source: Amazon SQS Developer Guide, "Amazon SQS visibility timeout".
+const MaxDelay = 11 * time.Hour
+
 // RetryAfter marks err as one that is worth another attempt once d has passed, because the
-// dependency said so. d is cut to SQS's limit of 12 h.
+// dependency said so. d is cut to [MaxDelay].
 func RetryAfter(err error, d time.Duration) error {
-	return mark(outcome{err: err, after: min(max(d, 0), 12*time.Hour), hasAfter: true})
+	return mark(outcome{err: err, after: min(max(d, 0), MaxDelay), hasAfter: true})
 }
 
 // WithCode gives err a stable code for the task's status, the history and the alarm.

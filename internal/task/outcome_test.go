@@ -30,7 +30,7 @@ func TestOutcomes(t *testing.T) {
 		"delayed":            {task.RetryAfter(cause, time.Minute), false, time.Minute, task.CodeFailed},
 		"delayed by nothing": {task.RetryAfter(cause, 0), false, 0, task.CodeFailed},
 		"delayed backwards":  {task.RetryAfter(cause, -time.Second), false, 0, task.CodeFailed},
-		"delayed too long":   {task.RetryAfter(cause, 13*time.Hour), false, 12 * time.Hour, task.CodeFailed},
+		"delayed too long":   {task.RetryAfter(cause, 13*time.Hour), false, task.MaxDelay, task.CodeFailed},
 		"coded":              {task.WithCode("BUSY", cause), false, none, "BUSY"},
 		"all three":          {task.Permanent(task.RetryAfter(task.WithCode("BUSY", cause), time.Second)), true, time.Second, "BUSY"},
 		"the other way":      {task.WithCode("BUSY", task.RetryAfter(task.Permanent(cause), time.Second)), true, time.Second, "BUSY"},

@@ -316,3 +316,23 @@ func TestARedriveRunsWhatFailedAndOnlyThat(t *testing.T) {
 		t.Errorf("the succeeded task has %d attempts, want 1", len(rec.Attempts))
 	}
 }
+
+// SQS refuses to hide a message for longer than 12 hours from its receipt on, and would then bring it back after its visibility
+// timeout, hours before the service that was asked takes requests again.
+func TestTheLongestPauseIsOneThatSQSGrants(t *testing.T) {
+	t.Parallel()
+	var c *chain
+	c = startChain(t, false, 10, script{"quota": func(context.Context, task.Run) (string, error) {
+		c.clock.Advance(5 * time.Minute) // within the visibility timeout
+		return "", task.RetryAfter(errors.New("come back tomorrow"), 24*time.Hour)
+	}})
+	id := c.send(t, "quota", "")
+	c.until(t, "the batch's end", func() bool { return strings.Contains(c.metrics.String(), "TasksRetried") })
+	if log := c.log.String(); strings.Contains(log, "visibility not changed") {
+		t.Errorf("SQS did not grant the pause:\n%s", log)
+	}
+	rec := c.wantStatus(t, id, checkpoint.Retrying, task.CodeFailed)
+	if pause := rec.NextRetryAt.Sub(rec.UpdatedAt); pause < task.MaxDelay-time.Minute || pause > task.MaxDelay+time.Minute {
+		t.Errorf("the next try comes after %v, want %v", pause, task.MaxDelay)
+	}
+}

@@ -166,8 +166,7 @@ func lastPart(s string, sep byte) string {
 var _ Store = (*checkpoint.Store)(nil)
 
 func seconds(d time.Duration) int32 {
-	const most = 12 * time.Hour
-	d = min(max(d, 0), most)
+	d = min(max(d, 0), task.MaxDelay)
 	return int32((d + time.Second - 1) / time.Second)
 }
 
