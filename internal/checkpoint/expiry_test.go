@@ -5,7 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"agentworker/internal/checkpoint"
+	"agentworker/internal/emulator/dynamodb/dynamodbtest"
 	"agentworker/internal/task"
 )
 
@@ -75,5 +79,29 @@ func TestNoReadGivesWhatHasExpired(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// DynamoDB deletes expired items in any order. A thread whose newest checkpoint has lost its data that way, and is still
+// there itself, takes tasks as before, and goes on counting.
+func TestAThreadOutlivesTheDataOfItsNewestCheckpoint(t *testing.T) {
+	t.Parallel()
+	f := setUp(t)
+	f.succeed(t, "th-1", random(720<<10))
+	f.pass(91 * 24 * time.Hour)
+	client := dynamodbtest.New(t)
+	for _, part := range []string{"00", "01"} {
+		out, err := client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+			TableName: &f.table, ReturnValues: types.ReturnValueAllOld, Key: map[string]types.AttributeValue{
+				"pk": &types.AttributeValueMemberS{Value: "thread#th-1"},
+				"sk": &types.AttributeValueMemberS{Value: "data#00000000000000000001#" + part},
+			},
+		})
+		if err != nil || out.Attributes == nil {
+			t.Fatalf("part %s was not there (%v)", part, err)
+		}
+	}
+	if done := f.succeed(t, "th-1", `"new"`); done.N != 2 {
+		t.Errorf("the new task's checkpoint is %d, want 2", done.N)
 	}
 }

@@ -56,7 +56,7 @@ func (s *Store) Result(ctx context.Context, thread string) (Result, error) {
 
 // Latest reads up to limit of a thread's checkpoints, newest first, beginning with number upTo (0: the newest). It is
 // one request, whatever the thread's length, plus one for each checkpoint whose data is split. A
-// page ends at 1 MB, so that fewer may come than there are.
+// page ends at 1 MB, so that fewer may come than there are. Of an expired one nothing but its number is given.
 func (s *Store) Latest(ctx context.Context, thread string, upTo uint64, limit int) ([]Checkpoint, error) {
 	items, err := s.newest(ctx, thread, upTo, limit)
 	if err != nil {
@@ -67,12 +67,13 @@ func (s *Store) Latest(ctx context.Context, thread string, upTo uint64, limit in
 		if i > 0 && s.expired(it) {
 			break // what is older has expired too
 		}
-		c, err := s.checkpoint(ctx, thread, it)
+		read := s.checkpoint
+		if s.expired(it) {
+			read = onlyNumber
+		}
+		c, err := read(ctx, thread, it)
 		if err != nil {
 			return nil, err
-		}
-		if s.expired(it) {
-			c.Data, c.Last = nil, false // only its number still counts
 		}
 		checkpoints = append(checkpoints, c)
 	}
@@ -123,6 +124,12 @@ func (s *Store) checkpoint(ctx context.Context, thread string, it item) (Checkpo
 		Attempt: c.Attempt, Duration: time.Duration(c.Duration) * time.Millisecond,
 		Tokens: task.Tokens{Input: c.TokensIn, Output: c.TokensOut}, UpdatedAt: unstamp(c.UpdatedAt),
 	}, nil
+}
+
+// onlyNumber is a checkpoint that has expired. Its number still counts; parts of its data may be deleted before itself.
+func onlyNumber(_ context.Context, thread string, it item) (Checkpoint, error) {
+	n, err := numberOf(it)
+	return Checkpoint{Thread: thread, N: n}, err
 }
 
 func numberOf(it item) (uint64, error) {
