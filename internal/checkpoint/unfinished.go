@@ -75,19 +75,25 @@ func (s *Store) GiveUp(ctx context.Context, rec Record, reason task.Failure) (gi
 		return false, nil
 	}
 	unchanged := is(rec.Status).And(expression.Name("updated_at").Equal(expression.Value(stamp(rec.UpdatedAt))), fenceIs(rec.Lease.Fence))
+	at := stamp(s.now())
 	upd := expression.Set(expression.Name("status"), expression.Value(Failed)).
 		Set(expression.Name("error"), expression.Value(failureItem(reason))).
-		Set(expression.Name("updated_at"), expression.Value(stamp(s.now()))).
+		Set(expression.Name("updated_at"), expression.Value(at)).
 		Remove(expression.Name("lease_owner")).Remove(expression.Name("lease_until")).Remove(expression.Name("next_retry_at"))
 	_, err = s.update(ctx, recordKey(rec), unchanged, upd)
 	var refusal *refusedError
 	switch {
-	case errors.As(err, &refusal):
-		return false, nil
-	case err != nil:
+	case err == nil:
+		return true, nil
+	case !errors.As(err, &refusal):
 		return false, fmt.Errorf("give task %s up: %w", rec.TaskID, err)
 	}
-	return true, nil
+	now, err := record(refusal.item)
+	if err != nil {
+		return false, fmt.Errorf("give task %s up: %w", rec.TaskID, err)
+	}
+	// Our own write, whose answer was lost, is there already.
+	return now.Status == Failed && now.Lease.Fence == rec.Lease.Fence && now.Error != nil && *now.Error == reason && stamp(now.UpdatedAt) == at, nil
 }
 
 const sweepPK, sweepSK = "sweep", "state"

@@ -134,6 +134,23 @@ func TestGiveUpLeavesAloneWhatHasMovedOn(t *testing.T) {
 	}
 }
 
+// Whoever gave a task up tells of it, also when the answer to the write was lost.
+func TestATaskIsGivenUpByWhomeverDidIt(t *testing.T) {
+	t.Parallel()
+	f := setUp(t)
+	rec := f.claim(t, "th-1")
+	f.pass(time.Hour)
+	seen, reason := f.record(t, rec.TaskID), task.Failure{Code: task.CodeMessageLost, Message: "gone"}
+	f.api.repeat.Store(true)
+	if given, err := f.GiveUp(t.Context(), seen, reason); err != nil || !given {
+		t.Errorf("the first one: %v, %v, want it given up", given, err)
+	}
+	f.pass(time.Second)
+	if given, err := f.GiveUp(t.Context(), seen, reason); err != nil || given {
+		t.Errorf("somebody later, who saw the task as it was: %v, %v, want it not given up again", given, err)
+	}
+}
+
 // A message that turns up after all is run, and one that was known is not.
 func TestATaskGivenUpRunsUnderANewMessage(t *testing.T) {
 	t.Parallel()
