@@ -94,7 +94,8 @@ func (e *Eraser) Forget(ctx context.Context, thread string, force bool, deleted 
 	r := &removal{eraser: e, tell: deleted}
 	// Records first: that one of them cannot go stops all. Checkpoints before the parts of their data, and lowest
 	// number first, so that whatever is left after a kill can be read, and a task that comes now takes none of the
-	// numbers that are being deleted.
+	// numbers that are being deleted. The newest one holds the numbers: a task that comes once it is gone begins with
+	// 1, and what it writes under an old number is not taken for the old, not even when forced.
 	err = r.each(ctx, l.records, force, &r.gone.Tasks)
 	if err == nil {
 		err = r.each(ctx, l.results, force, &r.gone.Results)
@@ -103,7 +104,10 @@ func (e *Eraser) Forget(ctx context.Context, thread string, force bool, deleted 
 		err = r.batches(ctx, l.checkpoints, &r.gone.Checkpoints)
 	}
 	if err == nil {
-		err = r.batches(ctx, l.parts, &r.gone.DataParts)
+		err = r.each(ctx, l.newest, false, &r.gone.Checkpoints)
+	}
+	if err == nil {
+		err = r.each(ctx, l.parts, false, &r.gone.DataParts)
 	}
 	if err == nil {
 		err = r.each(ctx, l.tickets, force, &r.gone.Tickets)
@@ -118,11 +122,12 @@ func (e *Eraser) Forget(ctx context.Context, thread string, force bool, deleted 
 // listing is the keys of a thread's items, in the table's order; those of single ones with what must not have changed.
 type listing struct {
 	Holdings
-	checkpoints, parts        []item
-	records, results, tickets []unchanged
+	checkpoints                              []item // but for the newest
+	newest, parts, records, results, tickets []unchanged
 }
 
-// unchanged is an item's key and an attribute that every change of the item changes.
+// unchanged is an item's key and an attribute that every change of the item changes; that of a part, which never changes,
+// is another for another task's.
 type unchanged struct {
 	key       item
 	attribute string
@@ -133,7 +138,7 @@ func (e *Eraser) list(ctx context.Context, thread string) (l listing, err error)
 	expr, err := expression.NewBuilder().
 		WithKeyCondition(expression.Key("pk").Equal(expression.Value(threadPK(thread)))).
 		WithProjection(expression.NamesList(expression.Name("pk"), expression.Name("sk"), expression.Name("status"),
-			expression.Name("task_id"), expression.Name("updated_at"), expression.Name("n"))).Build()
+			expression.Name("task_id"), expression.Name("updated_at"), expression.Name("n"), expression.Name("expires_at"))).Build()
 	if err != nil {
 		return l, err
 	}
@@ -173,10 +178,13 @@ func (l *listing) add(it item, now time.Time) error {
 	k := key(at.PK, at.SK)
 	switch {
 	case strings.HasPrefix(at.SK, checkpointPrefix):
-		l.checkpoints = append(l.checkpoints, k)
+		for _, older := range l.newest {
+			l.checkpoints = append(l.checkpoints, older.key)
+		}
+		l.newest = []unchanged{{k, "updated_at", it["updated_at"]}}
 		l.Checkpoints++
 	case strings.HasPrefix(at.SK, dataPrefix):
-		l.parts = append(l.parts, k)
+		l.parts = append(l.parts, unchanged{k, "expires_at", it["expires_at"]})
 		l.DataParts++
 	case strings.HasPrefix(at.SK, historyPrefix):
 		l.records = append(l.records, unchanged{k, "updated_at", it["updated_at"]})

@@ -25,10 +25,9 @@ type eraseAPI struct {
 	before func(n int64) error                             // called before the n-th delete, counted from 1; its error is the call's
 	leave  func(n int64, all []types.WriteRequest) (k int) // how many of the n-th call's items are left unprocessed
 	twice  bool                                            // every delete reaches the table twice, as after an answer that was lost
-	calls  atomic.Int64
-
-	beforeBatch func(n int64) error // the same for the n-th call that deletes many
-	batches     atomic.Int64
+	// between, when set, is called between the two.
+	between func(n int64)
+	calls   atomic.Int64
 }
 
 func (a *eraseAPI) begin() (n int64, err error) {
@@ -40,20 +39,21 @@ func (a *eraseAPI) begin() (n int64, err error) {
 }
 
 func (a *eraseAPI) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	if _, err := a.begin(); err != nil {
+	n, err := a.begin()
+	if err != nil {
 		return nil, err
 	}
 	if a.twice {
 		_, _ = a.Client.DeleteItem(ctx, in, o...)
+		if a.between != nil {
+			a.between(n)
+		}
 	}
 	return a.Client.DeleteItem(ctx, in, o...)
 }
 
 func (a *eraseAPI) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.BatchWriteItemOutput, error) {
 	n, err := a.begin()
-	if err == nil && a.beforeBatch != nil {
-		err = a.beforeBatch(a.batches.Add(1))
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,14 @@ func (a *eraseAPI) BatchWriteItem(ctx context.Context, in *dynamodb.BatchWriteIt
 		if len(all) == 0 {
 			continue
 		}
-		if _, err := a.Client.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{table: all}}, o...); err != nil {
+		batch := &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{table: all}}
+		if a.twice {
+			_, _ = a.Client.BatchWriteItem(ctx, batch, o...)
+			if a.between != nil {
+				a.between(n)
+			}
+		}
+		if _, err := a.Client.BatchWriteItem(ctx, batch, o...); err != nil {
 			return nil, err
 		}
 	}
@@ -225,23 +232,30 @@ func TestForgettingGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
-// Killed between two batches it leaves no checkpoint without its data, which a read would stumble over.
+// Killed before any of its writes it leaves no checkpoint without its data, which a read would stumble over.
 func TestNoCheckpointIsLeftWithoutItsData(t *testing.T) {
 	t.Parallel()
-	f := setUp(t)
-	f.fill(t, "TK-1")
-	for range 3 { // 25 and 4 checkpoints, and then the parts of the first one's data
-		eraser, api := f.eraser(t)
-		api.beforeBatch = func(n int64) error {
-			if n == 2 {
-				return context.Canceled
-			}
-			return nil
+	long := random(720 << 10)
+	for what, all := range map[string][]string{"of an older one": {long, `"short"`}, "of the newest": {`"short"`, long}} {
+		for at := int64(4); at <= 7; at++ { // after two records and the result: two checkpoints, two parts
+			t.Run(fmt.Sprint(what, " before write ", at), func(t *testing.T) {
+				t.Parallel()
+				f := setUp(t)
+				for _, data := range all {
+					f.succeed(t, "th-1", data)
+				}
+				eraser, api := f.eraser(t)
+				api.before = func(n int64) error {
+					if n >= at {
+						return context.Canceled
+					}
+					return nil
+				}
+				_, err := eraser.Forget(t.Context(), "th-1", false, nil)
+				wantErr(t, err, context.Canceled)
+				f.readable(t, "th-1")
+			})
 		}
-		if _, err := eraser.Forget(t.Context(), "ticket-TK-1", false, nil); err == nil {
-			break
-		}
-		f.readable(t, "ticket-TK-1")
 	}
 }
 
@@ -377,6 +391,50 @@ func TestForgettingLeavesWhatComesInBetween(t *testing.T) {
 			}
 			if res, err := f.Result(t.Context(), "th-1"); err != nil || string(res.Data) != `"new"` {
 				t.Errorf("its result is %+v (%v)", res, err)
+			}
+		})
+	}
+}
+
+// With the last checkpoint gone the thread's numbers begin anew, and the task that comes then takes those of what is still being
+// deleted.
+func TestForgettingLeavesANewTaskThatTakesTheOldNumbers(t *testing.T) {
+	t.Parallel()
+	for what, moment := range map[string]func(a *eraseAPI, come func()){
+		"before the old data goes": func(a *eraseAPI, come func()) {
+			a.before = func(n int64) error {
+				if n == 4 { // after the record, the result and the checkpoint
+					come()
+				}
+				return nil
+			}
+		},
+		"before a delete whose answer was lost is repeated": func(a *eraseAPI, come func()) {
+			a.twice = true
+			a.between = func(n int64) {
+				if n == 3 {
+					come()
+				}
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t)
+			f.succeed(t, "th-1", random(720<<10))
+			f.pass(time.Second)
+			eraser, api := f.eraser(t)
+			var done checkpoint.Committed
+			data := random(720 << 10)
+			moment(api, func() { done = f.succeed(t, "th-1", data) })
+			if _, err := eraser.Forget(t.Context(), "th-1", false, nil); err != nil && !errors.Is(err, checkpoint.ErrUnfinished) {
+				t.Fatal(err)
+			}
+			if done.N != 1 {
+				t.Fatalf("the new task's checkpoint is %d, want 1", done.N)
+			}
+			if cp, err := f.Checkpoint(t.Context(), "th-1", 1); err != nil || string(cp.Data) != data {
+				t.Errorf("its checkpoint holds %d bytes (%v), want %d", len(cp.Data), err, len(data))
 			}
 		})
 	}
