@@ -58,8 +58,8 @@ func (d *delivery) group() string {
 }
 
 // An attempt's time is divided like this: the handler's context ends a margin before the invocation; a commit may take
-// a quarter of the margin more, recording how the attempt ended another quarter; the rest is for handing back what
-// was not begun, and for the answer.
+// a quarter of the margin more, recording how the attempt ended another quarter, handing back what was not begun a third one;
+// the rest is for the answer.
 
 // commitBy is when a handler that does not return is left behind.
 func (d *delivery) commitBy() time.Time { return d.deadline.Add(-d.margin * 3 / 4) }

@@ -92,8 +92,11 @@ func (w *Worker) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 		d := w.delivery(ctx, &messages[i])
 		records[i] = batch.Record[*delivery]{ID: d.MessageID, Group: d.group(), Value: d}
 	}
-	failed := batch.Process(ctx, records, batch.Options{Concurrency: concurrency, Margin: margin(ctx)}, w.process)
-	w.returnUntouched(ctx, records, failed)
+	kept := margin(ctx)
+	failed := batch.Process(ctx, records, batch.Options{Concurrency: concurrency, Margin: kept}, w.process)
+	returning, cancel := handingBack(ctx, kept)
+	w.returnUntouched(returning, records, failed)
+	cancel()
 	if len(failed) > 0 && !w.PartialBatch {
 		return nil, ErrPartialBatchOff
 	}
@@ -113,6 +116,15 @@ func margin(ctx context.Context) time.Duration {
 	}
 	left := time.Until(deadline)
 	return min(max(left/20, 2*time.Second), left/2)
+}
+
+// handingBack is the context for calls after the last attempt: without an answer in time all records would come back, the
+// finished ones too.
+func handingBack(ctx context.Context, margin time.Duration) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(ctx, deadline.Add(-margin/4))
+	}
+	return ctx, func() {}
 }
 
 // returnUntouched makes the records visible again that no attempt has dealt with: those behind a failed one of their
