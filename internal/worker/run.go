@@ -93,7 +93,7 @@ func (r *run) execute(ctx context.Context, step task.StepFunc, mayContinue bool)
 	if prior != nil {
 		cp, err := r.w.Store.Checkpoint(ctx, r.id.Thread(), prior.N)
 		if err != nil {
-			return nil, fmt.Errorf("read step %q back: %w", step.Name, err)
+			return nil, r.fail(fmt.Errorf("read step %q back: %w", step.Name, err))
 		}
 		return cp.Data, nil
 	}
@@ -183,10 +183,11 @@ func (r *run) do(ctx context.Context, step task.StepFunc, spent *task.Tokens) (j
 	switch {
 	case errors.Is(err, checkpoint.ErrTooLarge):
 		return nil, task.Permanent(task.WithCode(task.CodeStateTooLarge, err))
-	case errors.Is(err, checkpoint.ErrFenceLost):
-		return nil, r.fail(err)
-	case err != nil:
+	case errors.Is(err, checkpoint.ErrTicketChanged):
 		return nil, err
+	case err != nil:
+		// Not ours any more, or nobody knows whether it took effect: the next delivery does.
+		return nil, r.fail(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"agentworker/internal/checkpoint"
 	"agentworker/internal/task"
+	"agentworker/internal/worker"
 )
 
 // A worker that dies (here: panics) after some steps leaves them behind: the next attempt reads them back, and the step
@@ -148,6 +149,88 @@ func TestNothingComesAfterTheLastStep(t *testing.T) {
 	if got := f.result(t, id); got != `"result"` {
 		t.Errorf("result is %s", got)
 	}
+}
+
+// Whether a commit without an answer took effect shows at the next delivery: until then no step may run, not even when the
+// handler itself tries again.
+func TestAStepOfUnknownOutcomeIsNotRunAgainByItsHandler(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	f := setUp(t, script{"insist": func(ctx context.Context, run task.Run) (string, error) {
+		for range 3 {
+			if out, err := step(ctx, run, "one", &runs); err == nil {
+				return out, nil
+			}
+		}
+		return "without it", nil
+	}})
+	id, m := newTask("insist")
+	c := f.Config
+	c.Store = &mute{Store: f.store}
+	out, err := invoke(t.Context(), worker.New(c), eventOf(m))
+	if err != nil || len(out.BatchItemFailures) != 1 {
+		t.Errorf("the first delivery gave %v (%v), want the message to come back", out, err)
+	}
+	f.wantStatus(t, id, checkpoint.Retrying, task.CodeFailed)
+	wantFailed(t, f.handle(t, again(m)))
+	f.wantStatus(t, id, checkpoint.Succeeded, "")
+	if got := f.result(t, id); runs.Load() != 1 || got != `"one"` {
+		t.Errorf("%d runs, result %s, want one run and its outcome", runs.Load(), got)
+	}
+}
+
+// A finished step that cannot be read for the moment ends the attempt, whatever its handler makes of that: it is neither
+// missing nor another step.
+func TestAStepThatCannotBeReadBackEndsTheAttempt(t *testing.T) {
+	t.Parallel()
+	var runs atomic.Int64
+	f := setUp(t, script{"insist": func(ctx context.Context, run task.Run) (string, error) {
+		var out string
+		var err error
+		for range 2 {
+			if out, err = step(ctx, run, "one", &runs); err == nil {
+				break
+			}
+		}
+		if run.Attempt() == 1 {
+			return "", errors.New("once")
+		}
+		return out, err
+	}})
+	id, m := newTask("insist")
+	wantFailed(t, f.handle(t, m), m)
+	c := f.Config
+	c.Store = &unreadable{f.store}
+	if _, err := invoke(t.Context(), worker.New(c), eventOf(again(m))); err != nil {
+		t.Fatal(err)
+	}
+	f.wantStatus(t, id, checkpoint.Retrying, task.CodeFailed)
+	wantFailed(t, f.handle(t, again(again(m))))
+	f.wantStatus(t, id, checkpoint.Succeeded, "")
+	if runs.Load() != 1 {
+		t.Errorf("the step ran %d times, want once", runs.Load())
+	}
+}
+
+// unreadable is a table that gives no single checkpoint.
+type unreadable struct{ worker.Store }
+
+func (unreadable) Checkpoint(context.Context, string, uint64) (checkpoint.Checkpoint, error) {
+	return checkpoint.Checkpoint{}, errAway
+}
+
+// mute is a table whose first commit takes effect and has no answer.
+type mute struct {
+	worker.Store
+	done atomic.Bool
+}
+
+func (m *mute) Commit(ctx context.Context, c checkpoint.Commit) (checkpoint.Committed, error) {
+	done, err := m.Store.Commit(ctx, c)
+	if err == nil && !m.done.Swap(true) {
+		return checkpoint.Committed{}, errAway
+	}
+	return done, err
 }
 
 func TestAHandlerSeesTheNewestTurnsAndNotItsOwn(t *testing.T) {
