@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -206,8 +207,15 @@ func (r *run) fail(err error) error {
 	return r.broken
 }
 
-// lastStep is the step that commits what a handler without a last step returns.
-const lastStep = "result"
+// lastStep is the step that commits what a handler without a last step returns; of another name when the handler has such a
+// step itself.
+func lastStep(rec checkpoint.Record) string {
+	name := "result"
+	for slices.ContainsFunc(rec.Steps, func(s checkpoint.Step) bool { return s.Name == name }) {
+		name += "'"
+	}
+	return name
+}
 
 // finish is called with what the handler returned, and makes sure that a nil error means a committed result.
 func (r *run) finish(ctx context.Context, out jsontext.Value, err error) error {
@@ -223,7 +231,7 @@ func (r *run) finish(ctx context.Context, out jsontext.Value, err error) error {
 		return task.Failf(task.CodeStepsChanged, "the handler is done after %d steps, but %d had been committed; keep the steps of tasks that are under way", r.executed, r.resumed)
 	}
 	// Its work is done: only the commit is left.
-	_, err = r.execute(ctx, task.StepFunc{Name: lastStep, Last: true, Do: func(context.Context, *task.Effects) (jsontext.Value, error) {
+	_, err = r.execute(ctx, task.StepFunc{Name: lastStep(rec), Last: true, Do: func(context.Context, *task.Effects) (jsontext.Value, error) {
 		return out, nil
 	}}, false)
 	return err

@@ -151,6 +151,24 @@ func TestNothingComesAfterTheLastStep(t *testing.T) {
 	}
 }
 
+// What a handler returns is committed as a step of its own, whose name must not get into the way of the handler's.
+func TestAStepMayHaveAnyName(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, script{"named": func(ctx context.Context, run task.Run) (string, error) {
+		for _, name := range []string{"result", "result'"} {
+			if _, err := step(ctx, run, name, new(atomic.Int64)); err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	}})
+	id, m := newTask("named")
+	wantFailed(t, f.handle(t, m))
+	if rec := f.wantStatus(t, id, checkpoint.Succeeded, ""); len(rec.Steps) != 3 || f.result(t, id) != `"done"` {
+		t.Errorf("got %+v, want both steps and the result", rec.Steps)
+	}
+}
+
 // Whether a commit without an answer took effect shows at the next delivery: until then no step may run, not even when the
 // handler itself tries again.
 func TestAStepOfUnknownOutcomeIsNotRunAgainByItsHandler(t *testing.T) {
