@@ -338,6 +338,39 @@ func TestATableThatIsAwayHandsTheRecordBack(t *testing.T) {
 	}
 }
 
+// A task whose thread cannot be read comes back when its status says; at its last delivery it fails, since its message is about to be
+// dead-lettered.
+func TestATaskWhoseThreadCannotBeReadSaysWhatBecomesOfIt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		receive string
+		status  checkpoint.Status
+		low     int32
+		high    int32
+	}{
+		"in between": {"3", checkpoint.Retrying, 8, 10}, "at the last delivery": {"5", checkpoint.Failed, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b *brokenStore
+			f := setUp(t, nil, func(c *worker.Config) { b = &brokenStore{Store: c.Store}; c.Store = b })
+			b.latest.Store(true)
+			id, m := newTask("a")
+			m.Attributes["ApproximateReceiveCount"] = tt.receive
+			wantFailed(t, f.handle(t, m), m)
+			rec := f.wantStatus(t, id, tt.status, task.CodeInterrupted)
+			f.queue.wantAfter(t, m, tt.low, tt.high)
+			last := tt.status == checkpoint.Failed
+			if pause := rec.NextRetryAt.Sub(rec.UpdatedAt); last != rec.NextRetryAt.IsZero() || !last && pause < 7*time.Second {
+				t.Errorf("the next retry is at %v, %v after the last change, for a task that is %s", rec.NextRetryAt, pause, rec.Status)
+			}
+			if will := strings.Contains(f.metrics.String(), "WillDeadLetter"); will != last {
+				t.Errorf("WillDeadLetter is in the metrics: %v, for a task that is %s", will, rec.Status)
+			}
+		})
+	}
+}
+
 // brokenStore fails where it is told to.
 type brokenStore struct {
 	worker.Store

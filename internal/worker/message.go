@@ -85,15 +85,21 @@ func (w *Worker) unclaimed(ctx context.Context, d *delivery, rec checkpoint.Reco
 	}
 	// The table did not answer, or only to one of the two requests. If the claim took effect, its attempt is given up
 	// here, so that the next delivery need not wait for the lease.
-	if rec.Lease.Fence > 0 {
-		failure := task.Failure{Code: task.CodeInterrupted, Message: "the thread could not be read"}
-		after := backoff(rec.Tries())
-		if endErr := w.Store.End(ctx, rec, checkpoint.End{Status: checkpoint.Retrying, Failure: failure, NextRetryAt: time.Now().Add(after)}); endErr != nil {
-			w.Logger.WarnContext(ctx, "attempt not closed", append(d.attrs(), "error", endErr)...)
-		}
+	after := backoff(d.receives)
+	end := checkpoint.End{Status: checkpoint.Retrying, Failure: task.Failure{Code: task.CodeInterrupted, Message: "the thread could not be read"}}
+	if d.receives >= w.MaxReceiveCount {
+		end.Status, after = checkpoint.Failed, 0
+	} else {
+		end.NextRetryAt = time.Now().Add(after)
 	}
 	w.Logger.ErrorContext(ctx, "task not claimed", append(d.attrs(), "error", err)...)
-	return w.handBack(ctx, d, backoff(d.receives), err)
+	if rec.Lease.Fence > 0 {
+		if endErr := w.Store.End(ctx, rec, end); endErr != nil {
+			w.Logger.WarnContext(ctx, "attempt not closed", append(d.attrs(), "error", endErr)...)
+		}
+		w.ended(ctx, d, rec, end, err)
+	}
+	return w.handBack(ctx, d, after, err)
 }
 
 // attempt runs the handler until it returns or the time is up. A handler that does not return then is left behind: it
@@ -169,7 +175,7 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r *run, err error) err
 		// The next delivery finds the lease, and the alarm a message without a reason: both recover from that.
 		w.Logger.ErrorContext(ctx, "attempt not closed", append(d.attrs(), "error", endErr)...)
 	}
-	w.ended(ctx, d, r, end, err)
+	w.ended(ctx, d, rec, end, err)
 	return w.handBack(ctx, d, after, err)
 }
 
@@ -211,8 +217,7 @@ func (w *Worker) lost(ctx context.Context, d *delivery, err error) error {
 
 // ended logs and counts an attempt without success. What the error says may hold content: it goes into the record, and
 // only its code into the log.
-func (w *Worker) ended(ctx context.Context, d *delivery, r *run, end checkpoint.End, err error) {
-	rec, _ := r.state()
+func (w *Worker) ended(ctx context.Context, d *delivery, rec checkpoint.Record, end checkpoint.End, err error) {
 	attrs := append(d.attrs(), "attempt", rec.Lease.Fence, "step", end.Step, "code", end.Failure.Code)
 	var panicked *task.PanicError
 	if errors.As(err, &panicked) {
