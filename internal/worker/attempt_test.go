@@ -42,36 +42,39 @@ func TestTheResponseIsAListEvenWhenItIsEmpty(t *testing.T) {
 // Case: timeout mid-batch (finished records are kept, the others handed back)
 func TestARecordThatOutlivesTheDeadlineIsHandedBackInTime(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	late := make(chan error, 1)
-	f := setUp(t, script{"sleep": func(ctx context.Context, run task.Run) (string, error) {
+	var release chan struct{}
+	var late chan error
+	inBubble(t, script{"sleep": func(ctx context.Context, run task.Run) (string, error) {
 		<-release // ignores its context
 		_, err := task.LastStep(context.WithoutCancel(ctx), run, "late", func(context.Context, *task.Effects) (string, error) { return "late", nil })
 		late <- err
 		return "", err
-	}})
-	id1, m1 := newTask("a")
-	id2, m2 := newTask("b")
-	id3, m3 := newTask("sleep")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	failed := f.handleIn(ctx, t, m1, m2, m3)
-	if ctx.Err() != nil {
-		t.Errorf("the answer came after the function's deadline")
-	}
-	wantFailed(t, failed, m3)
-	f.wantStatus(t, id1, checkpoint.Succeeded, "")
-	f.wantStatus(t, id2, checkpoint.Succeeded, "")
-	f.wantStatus(t, id3, checkpoint.Retrying, task.CodeDeadline)
-	f.queue.wantAfter(t, m3, 1, 3)
-	close(release)
-	if err := <-late; err == nil {
-		t.Error("the late commit was accepted")
-	}
-	f.wantStatus(t, id3, checkpoint.Retrying, task.CodeDeadline)
-	if !strings.Contains(f.metrics.String(), `"DeadlineHandedBack":[1]`) {
-		t.Errorf("no DeadlineHandedBack in %s", f.metrics)
-	}
+	}}, func(t *testing.T, f *fixture) {
+		t.Helper()
+		release, late = make(chan struct{}), make(chan error, 1)
+		id1, m1 := newTask("a")
+		id2, m2 := newTask("b")
+		id3, m3 := newTask("sleep")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		failed := f.handleIn(ctx, t, m1, m2, m3)
+		if ctx.Err() != nil {
+			t.Errorf("the answer came after the function's deadline")
+		}
+		wantFailed(t, failed, m3)
+		f.wantStatus(t, id1, checkpoint.Succeeded, "")
+		f.wantStatus(t, id2, checkpoint.Succeeded, "")
+		f.wantStatus(t, id3, checkpoint.Retrying, task.CodeDeadline)
+		f.queue.wantAfter(t, m3, 1, 3)
+		close(release)
+		if err := <-late; err == nil {
+			t.Error("the late commit was accepted")
+		}
+		f.wantStatus(t, id3, checkpoint.Retrying, task.CodeDeadline)
+		if !strings.Contains(f.metrics.String(), `"DeadlineHandedBack":[1]`) {
+			t.Errorf("no DeadlineHandedBack in %s", f.metrics)
+		}
+	})
 }
 
 // Case: panic fails its record only
@@ -203,23 +206,26 @@ func TestATaskThatSucceededIsAcknowledgedWhenItComesAgain(t *testing.T) {
 // Case: at-least-once on FIFO too (one message delivered twice)
 func TestOneMessageInTwoHandsRunsOnce(t *testing.T) {
 	t.Parallel()
-	began, release := make(chan struct{}), make(chan struct{})
-	f := setUp(t, script{"wait": func(context.Context, task.Run) (string, error) {
+	var began, release chan struct{}
+	inBubble(t, script{"wait": func(context.Context, task.Run) (string, error) {
 		close(began) // a second run would panic
 		<-release
 		return "once", nil
-	}})
-	id, m := newTask("wait")
-	first := make(chan []string)
-	go func() { first <- f.handle(t, m) }()
-	<-began
-	second := again(m)
-	second.ReceiptHandle = "r-second"
-	wantFailed(t, f.handle(t, second), second)
-	f.queue.wantAfter(t, second, 50, 61) // when the first one's lease ends
-	close(release)
-	wantFailed(t, <-first)
-	f.wantStatus(t, id, checkpoint.Succeeded, "")
+	}}, func(t *testing.T, f *fixture) {
+		t.Helper()
+		began, release = make(chan struct{}), make(chan struct{})
+		id, m := newTask("wait")
+		first := make(chan []string)
+		go func() { first <- f.handle(t, m) }()
+		<-began
+		second := again(m)
+		second.ReceiptHandle = "r-second"
+		wantFailed(t, f.handle(t, second), second)
+		f.queue.wantAfter(t, second, 61, 61) // when the first one's lease has ended
+		close(release)
+		wantFailed(t, <-first)
+		f.wantStatus(t, id, checkpoint.Succeeded, "")
+	})
 }
 
 // Case: non-JSON body
