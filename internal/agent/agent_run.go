@@ -162,6 +162,9 @@ func (d *dialogue) complete(ctx context.Context, turn int, effects *task.Effects
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("model call %d gave neither an answer nor a tool call", turn)
 	}
+	if response.Stop == chat.StopLength {
+		text += " …"
+	}
 	effects.Finish()
 	return encode(RunResult{
 		Question: d.question, Answer: text, Citations: citations(text, d.passages),

@@ -71,6 +71,19 @@ func agentMessage(t *testing.T, c agent.Config, fields string) task.Message {
 	return message(t, c, `{"task":"agent_run","thread_id":"th-1",`+fields+`}`)
 }
 
+// An answer that reached the bound on its tokens says that it goes on, as a rag_query's does.
+func TestAnAnswerThatIsCutShowsIt(t *testing.T) {
+	t.Parallel()
+	half := answers("Half an")
+	half.Stop = chat.StopLength
+	c, _ := agentConfig(&scripted{says: []chat.Response{half}})
+	msg := agentMessage(t, c, `"question":"What is it?"`)
+	got, err := execute(t, c, tasktest.NewRun(msg.ID), msg)
+	if want := `"answer":"Half an …"`; err != nil || !strings.Contains(string(got), want) {
+		t.Errorf("got %s (%v), want %s", got, err, want)
+	}
+}
+
 func TestAgentRun(t *testing.T) {
 	t.Parallel()
 	m := &scripted{says: []chat.Response{
