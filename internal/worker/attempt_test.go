@@ -44,9 +44,13 @@ func TestARecordThatOutlivesTheDeadlineIsHandedBackInTime(t *testing.T) {
 	t.Parallel()
 	var release chan struct{}
 	var late chan error
+	var runs atomic.Int64
 	inBubble(t, script{"sleep": func(ctx context.Context, run task.Run) (string, error) {
 		<-release // ignores its context
-		_, err := task.LastStep(context.WithoutCancel(ctx), run, "late", func(context.Context, *task.Effects) (string, error) { return "late", nil })
+		_, err := task.LastStep(context.WithoutCancel(ctx), run, "late", func(context.Context, *task.Effects) (string, error) {
+			runs.Add(1)
+			return "late", nil
+		})
 		late <- err
 		return "", err
 	}}, func(t *testing.T, f *fixture) {
@@ -69,6 +73,9 @@ func TestARecordThatOutlivesTheDeadlineIsHandedBackInTime(t *testing.T) {
 		close(release)
 		if err := <-late; err == nil {
 			t.Error("the late commit was accepted")
+		}
+		if runs.Load() != 0 {
+			t.Error("the step was begun beside the next attempt's")
 		}
 		f.wantStatus(t, id3, checkpoint.Retrying, task.CodeDeadline)
 		if !strings.Contains(f.metrics.String(), `"DeadlineHandedBack":[1]`) {

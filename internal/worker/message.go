@@ -103,7 +103,7 @@ func (w *Worker) unclaimed(ctx context.Context, d *delivery, rec checkpoint.Reco
 }
 
 // attempt runs the handler until it returns or the time is up. A handler that does not return then is left behind: it
-// cannot commit any more once the attempt is closed.
+// cannot begin another step, nor commit any more once the attempt is closed.
 func (w *Worker) attempt(ctx context.Context, d *delivery, r *run) error {
 	if d.malErr != nil {
 		return d.malErr
@@ -126,7 +126,9 @@ func (w *Worker) attempt(ctx context.Context, d *delivery, r *run) error {
 	case err := <-returned:
 		return err
 	case <-time.After(time.Until(d.commitBy())):
-		return task.WithCode(task.CodeDeadline, errDeadline)
+		err := task.WithCode(task.CodeDeadline, errDeadline)
+		_ = r.fail(err)
+		return err
 	}
 }
 
