@@ -194,7 +194,11 @@ func closeListener(l net.Listener) error {
 	return nil
 }
 
-// serve answers requests on l until the chain stops; requests under way are finished then.
+// clientPatience is how long the chain goes on for its clients' sake when it stops. Who waits for a task to end, or keeps the
+// rest of a request to himself, is cut off then: he was promised nothing yet, and what is under way needs the time.
+const clientPatience = 2 * time.Second
+
+// serve answers requests on l until the chain stops; requests under way get clientPatience to finish then.
 func (c *Chain) serve(what string, l net.Listener, h http.Handler) {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug)}
 	go func() {
@@ -203,10 +207,13 @@ func (c *Chain) serve(what string, l net.Listener, h http.Handler) {
 		}
 	}()
 	c.later(what, func(ctx context.Context) error {
-		if err := server.Shutdown(ctx); err != nil {
-			return errors.Join(err, server.Close())
+		ctx, cancel := context.WithTimeout(ctx, clientPatience)
+		defer cancel()
+		err := server.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return server.Close()
 		}
-		return nil
+		return err
 	})
 }
 

@@ -1,12 +1,14 @@
 package emulator_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -453,6 +455,36 @@ func TestTheChainIsAStack(t *testing.T) {
 	if !maps.Equal(kinds, want) {
 		t.Errorf("the resources are %v, want %v", kinds, want)
 	}
+}
+
+// A client that waits for a task, or that never sends the rest of its body, may be there for much longer than the chain has
+// to stop in: nothing else may be killed for it.
+func TestClientsDoNotHoldUpTheStop(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	var task accepted
+	if status := r.call(t, "POST", "/agent/query", `{"question":"Later?","delay_seconds":900}`, &task); status != http.StatusAccepted {
+		t.Fatalf("submit: got %d, want 202", status)
+	}
+	address := strings.TrimPrefix(r.APIURL(), "http://")
+	dial := func(request string) net.Conn {
+		t.Helper()
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, strings.ReplaceAll(request, "\n", "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	dial("GET /agent/tasks/" + task.TaskID + "?wait=25 HTTP/1.1\nHost: " + address + "\n\n")
+	stalled := dial("POST /agent/query HTTP/1.1\nHost: " + address + "\nContent-Length: 100\nExpect: 100-continue\n\n")
+	if line, err := bufio.NewReader(stalled).ReadString('\n'); !strings.Contains(line, "100 Continue") {
+		t.Fatalf("got %q, %v, want 100 Continue: the request is under way", line, err)
+	}
+	r.stop(t)
 }
 
 func TestAPortInUseIsNamed(t *testing.T) {

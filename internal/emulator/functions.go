@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"time"
@@ -50,9 +51,10 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 	}))
 	c.async = lambda.NewAsync(lambda.AsyncConfig{RetryDelay: asyncRetryDelay, Logger: c.log})
 	c.lambdaAPI.Store(lambda.NewHandler(c.async, c.worker, c.submit, c.dlqalarm))
-	for _, f := range []*lambda.Function{c.worker, c.submit, c.dlqalarm} {
+	for _, f := range []*lambda.Function{c.worker, c.dlqalarm} {
 		c.later("function "+f.Name(), f.Close)
 	}
+	c.later("function "+c.submit.Name(), c.closeSubmit)
 	c.later("asynchronous invocations", c.async.Close)
 
 	c.config.Chaos.Reach(c.worker, c.submit, c.dlqalarm)
@@ -61,6 +63,16 @@ func (c *Chain) startFunctions(ctx context.Context) error {
 	g.Go(func() error { return c.worker.Warm(ctx) })
 	g.Go(func() error { return c.submit.Warm(ctx) })
 	return g.Wait()
+}
+
+// closeSubmit ends submit after the front door: whoever it still runs for is gone.
+func (c *Chain) closeSubmit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clientPatience)
+	defer cancel()
+	if err := c.submit.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
 }
 
 func (c *Chain) function(f topology.Function, region string, processes int, variables map[string]string, more ...string) *lambda.Function {
