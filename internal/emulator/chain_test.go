@@ -502,3 +502,16 @@ func TestAPortInUseIsNamed(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+func TestADataDirInUseIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keep := func(c *emulator.Config) { c.DataDir = dir }
+	start(t, keep)
+	c := emulator.Config{Stack: topology.Default(), Workers: 1, ToolsDir: filepath.Join(rootDir, ".tools"), Logger: slog.New(slog.DiscardHandler)}
+	keep(&c)
+	_, err := emulator.Start(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "another process uses it") || !strings.Contains(err.Error(), "set DATA_DIR to a folder") {
+		t.Errorf("error is %v, want one that names DATA_DIR and the way out", err)
+	}
+}

@@ -57,7 +57,7 @@ func (c *Chain) startServices(ctx context.Context, l net.Listener) error {
 			opts.Dir = filepath.Join(c.config.DataDir, "sqs")
 		}
 		if c.sqsServer, err = sqs.Open(opts); err != nil {
-			return err
+			return fmt.Errorf("DATA_DIR cannot be used: %w; set DATA_DIR to a folder that can be written and that no other make run uses", err)
 		}
 		front.SQS = c.sqsServer
 	}
