@@ -31,8 +31,8 @@ func reach(ctx context.Context, retriever string) (outside, error) {
 			o.env = append(o.env, name+"="+value)
 		}
 	}
-	// The worker's folder is not this one.
-	if folder, ok := strings.CutPrefix(retriever, "folder:"); ok {
+	// The worker's folder is not this one. No path at all is not this folder either: the worker refuses it.
+	if folder, ok := strings.CutPrefix(retriever, "folder:"); ok && folder != "" {
 		if absolute, err := filepath.Abs(folder); err == nil {
 			retriever = "folder:" + absolute
 		}

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bufio"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -85,5 +86,29 @@ func TestAModelInAWSNeedsCredentials(t *testing.T) {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("it ended with %v and said\n%s\nwant %q", err, out, want)
 		}
+	}
+}
+
+// RETRIEVER="folder:$DOCUMENTS" with DOCUMENTS unset names no folder: the one that make run is started in must not be read.
+func TestAFolderWithoutAPathIsRefused(t *testing.T) {
+	t.Parallel()
+	cmd := chain(t, "RETRIEVER=folder:")
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if strings.HasPrefix(lines.Text(), "Ready") {
+			t.Error("it is up, want the setting refused")
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), `RETRIEVER must be "offline", "folder:" and a path`) {
+		t.Errorf("it ended with %v and said\n%s\nwant what RETRIEVER must be", err, &said)
 	}
 }
