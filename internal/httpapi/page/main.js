@@ -21,7 +21,7 @@ async function openAddress() {
   const found = taskPattern.exec(id);
   if (!found) return openThread(id);
   shown = id;
-  if (await openThread(found[1])) pick(thread.rows.findIndex((t) => t.task_id === id));
+  if (await openThread(found[1])) show(id);
 }
 
 wireAsk();

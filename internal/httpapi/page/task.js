@@ -20,6 +20,9 @@ const advice = {
   VERSION_MISMATCH: "The ticket has changed since it was read. Look it up and submit the change again.",
 };
 
+// Codes of tasks that have no message in a dead-letter queue.
+const withoutMessage = ["SUBMIT_FAILED", "MESSAGE_LOST"];
+
 const marks = { queued: "…", running: "▸", retrying: "↻", succeeded: "✓", failed: "✕", dead: "☠" };
 
 let shown = null; // the task's id
@@ -30,21 +33,25 @@ const checkpoints = new Map(); // task id → its steps' checkpoints
 // watch follows a task to its end, and tells changed about every answer.
 async function watch(id, changed) {
   const mine = ++turn;
-  let wait = 0;
+  let wait = 0, silent = false;
   for (let first = true; ; first = false) {
     const asked = performance.now();
     const answer = await call(`agent/tasks/${part(id)}?wait=${wait}`);
     if (mine !== turn) return;
     if (answer.ok) {
+      if (silent) tell(byId("thread-fault"), null);
+      silent = false;
       await showTask(answer.body, answer.text, first);
       await changed?.(answer.body);
       if (mine !== turn || ended(answer.body)) return;
       wait = Math.min(20, wait === 0 ? 1 : wait * 2);
       if (performance.now() - asked < 300) await pause(300); // never a busy loop, whatever answers
     } else if (passing(answer.status)) {
+      silent = true;
       tell(byId("thread-fault"), `${answer.fault} Trying again.`);
       await pause(2000);
     } else {
+      if (shownTask?.task_id !== id) byId("task").hidden = true; // it is another one
       tell(byId("thread-fault"), answer.fault);
       return;
     }
@@ -78,7 +85,7 @@ function showTrack(task) {
   const states = ["queued", "running"];
   if (task.status === "retrying") states.push("retrying");
   states.push(task.status === "failed" ? "failed" : "succeeded");
-  if (task.status === "failed" && !["SUBMIT_FAILED", "MESSAGE_LOST"].includes(task.error?.code)) states.push("dead");
+  if (task.status === "failed" && !withoutMessage.includes(task.error?.code)) states.push("dead");
   const here = task.status === "failed" ? states.length - 1 : states.indexOf(task.status);
   const words = { dead: "dead-letter queue" };
   byId("track").replaceChildren(...states.map((state, i) => make("li", {
@@ -97,7 +104,7 @@ function showFailure(task) {
   if (failed) {
     lines.push(make("p", {}, make("strong", {}, "What to do: "),
       advice[code] ?? "Mend what the message says, then move the message back. If it cannot be mended, submit a better task."));
-    if (code !== "SUBMIT_FAILED") {
+    if (!withoutMessage.includes(code)) {
       lines.push(make("p", {}, make("strong", {}, "Where it is: "),
         "SQS moves the message to the dead-letter queue, where it is kept for 14 days from when it was sent. How to move it back is in the README under ",
         make("code", {}, "agent-tasks-dlq-depth"), ", or ", make("code", {}, "agent-tasks-ordered-dlq-depth"),

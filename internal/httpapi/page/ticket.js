@@ -2,7 +2,9 @@
 
 async function lookUp(id) {
   const place = byId("ticket-fault"), answer = await call(`agent/tickets/${part(id)}`);
-  byId("ticket-move").hidden = !answer.ok && answer.status !== 404;
+  // A 404 that names a field says that no ticket can have such an id.
+  const unborn = answer.status === 404 && answer.body?.code === "NOT_FOUND" && answer.body.errors.length === 0;
+  byId("ticket-move").hidden = !answer.ok && !unborn;
   byId("ticket-facts").hidden = !answer.ok;
   if (answer.ok) {
     const t = answer.body;
@@ -10,7 +12,7 @@ async function lookUp(id) {
       ["Ticket", t.ticket_id], ["Status", t.status], ["Version", String(t.version)], ["Changed", t.updated_at && clock(at(t.updated_at))],
     ]));
   }
-  tell(place, answer.ok ? null : answer.status === 404 ? `${answer.fault} Moving it makes it.` : answer.fault);
+  tell(place, answer.ok ? null : unborn ? `${answer.fault} Moving it makes it.` : answer.fault);
   return answer;
 }
 

@@ -32,6 +32,7 @@ async function loadPages(mine) {
       tell(byId("thread-fault"), answer.fault);
       return false;
     }
+    tell(byId("thread-fault"), null);
     answer.body.tasks.forEach(keep);
     thread.more = answer.body.next_cursor !== null;
     if (thread.more) thread.cursor = answer.body.next_cursor;
@@ -138,9 +139,14 @@ function moveTo(i) {
 
 function pick(i) {
   const t = thread.rows[i];
-  if (!t) return;
-  moveTo(i);
-  follow(t.task_id);
+  if (t) show(t.task_id);
+}
+
+// show shows a task of the open thread, also one whose row is filtered out or not loaded.
+function show(id) {
+  const i = thread.rows.findIndex((t) => t.task_id === id);
+  if (i >= 0) moveTo(i);
+  follow(id);
   showRows();
 }
 
