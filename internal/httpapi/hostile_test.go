@@ -60,6 +60,9 @@ func TestHostileBodies(t *testing.T) {
 			if tc.code == httpapi.CodeInvalidField && len(p.Errors) == 0 {
 				t.Errorf("%s: %s names no field", name, r.body)
 			}
+			if name == "nested too deep" && !strings.Contains(p.Detail, "10,000 levels") {
+				t.Errorf("%s: got %q, want the limit in it", name, p.Detail)
+			}
 			if len(r.body) > 20<<10 {
 				t.Errorf("%s: answer of %d bytes", name, len(r.body))
 			}

@@ -40,7 +40,7 @@ var ErrNotObject = errors.New("must be a JSON object")
 type SyntaxError struct{ Offset int64 }
 
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("is not valid JSON at byte %d (names must be unique, text must be valid UTF-8)", e.Offset)
+	return fmt.Sprintf("is not valid JSON at byte %d (names must be unique, text must be valid UTF-8, at most 10,000 levels may be nested)", e.Offset)
 }
 
 // ParseObject splits a JSON object into its members, in their order, each value byte for byte. Names are
