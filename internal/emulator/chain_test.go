@@ -487,6 +487,28 @@ func TestClientsDoNotHoldUpTheStop(t *testing.T) {
 	r.stop(t)
 }
 
+// What no route takes never reaches the API: its description must not promise what the API itself would answer.
+func TestTheDescriptionKnowsTheFrontDoor(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	for path, method := range map[string]string{"/healthz": "HEAD", "/agent/query": "PUT", "/agent": "GET"} {
+		if status := r.call(t, method, path, "", nil); status != http.StatusNotFound {
+			t.Errorf("%s %s: got %d, want 404", method, path, status)
+		}
+	}
+	var document struct {
+		Info struct {
+			Description string `json:"description"`
+		} `json:"info"`
+	}
+	if status := r.call(t, "GET", "/openapi.json", "", &document); status != http.StatusOK {
+		t.Fatalf("openapi.json: got %d", status)
+	}
+	if text := document.Info.Description; !strings.Contains(text, "HEAD among them (404)") || strings.Contains(text, "405") {
+		t.Errorf("description: got %q, want 404 for what no route takes, HEAD among it", text)
+	}
+}
+
 func TestAPortInUseIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -10,9 +10,10 @@ import (
 const aboutAPI = "Takes work for an agent, queues it, and shows what became of it.\n\n" +
 	"Errors are problem documents (RFC 9457) with a stable `code`. A submission that was answered with 202 ends as a result " +
 	"or in a dead-letter queue with its reason; one that was answered with 503 can be sent again, with an Idempotency-Key as " +
-	"the same task. A GET route answers HEAD too. A path with another method is answered with 405.\n\n" +
-	"What stands in front of the API in AWS answers by itself, in JSON with a `message`, to whom it does not let in (401, 403) " +
-	"and to who asks too often (429)."
+	"the same task.\n\n" +
+	"What stands in front of the API answers by itself, in JSON with a `message`, to whom it does not let in (401, 403), to a " +
+	"path or a method that is none of these, HEAD among them (404), to a body that it does not take (413), and to who asks too " +
+	"often (429)."
 
 const aboutIdempotencyKey = "Makes repeating a request safe: for a day, the same key with the same body is the same task, and " +
 	"with another body 409. 1 to 255 visible ASCII characters."
