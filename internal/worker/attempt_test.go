@@ -339,7 +339,7 @@ func TestATableThatIsAwayHandsTheRecordBack(t *testing.T) {
 			damage(b)
 			id, m := newTask("a")
 			wantFailed(t, f.handle(t, m), m)
-			f.queue.wantAfter(t, m, 1, 4)
+			f.queue.wantAfter(t, m, 2, 5)
 			b.heal()
 			if name == "at the very end" { // the lease is still there
 				wantFailed(t, f.handle(t, again(m)), m)
@@ -348,6 +348,26 @@ func TestATableThatIsAwayHandsTheRecordBack(t *testing.T) {
 			wantFailed(t, f.handle(t, again(m)))
 			f.wantStatus(t, id, checkpoint.Succeeded, "")
 		})
+	}
+}
+
+// With the numbers that deploy, a message outlasts a table that is away for three minutes.
+func TestATableThatIsAwayForMinutesDeadLettersNothing(t *testing.T) {
+	t.Parallel()
+	var b *brokenStore
+	f := setUp(t, nil, func(c *worker.Config) { b = &brokenStore{Store: c.Store}; c.Store = b })
+	b.claim.Store(true)
+	_, m := newTask("a")
+	for range f.MaxReceiveCount - 1 {
+		wantFailed(t, f.handle(t, m), m)
+		m = again(m)
+	}
+	var waited int32
+	for _, after := range f.queue.after[m.ReceiptHandle] {
+		waited += after
+	}
+	if waited < 3*60 {
+		t.Errorf("its last delivery comes %d s after its first one, want three minutes or more", waited)
 	}
 }
 
@@ -361,7 +381,7 @@ func TestATaskWhoseThreadCannotBeReadSaysWhatBecomesOfIt(t *testing.T) {
 		low     int32
 		high    int32
 	}{
-		"in between": {"3", checkpoint.Retrying, 8, 10}, "at the last delivery": {"5", checkpoint.Failed, 0, 0},
+		"in between": {"3", checkpoint.Retrying, 64, 80}, "at the last delivery": {"5", checkpoint.Failed, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -374,7 +394,7 @@ func TestATaskWhoseThreadCannotBeReadSaysWhatBecomesOfIt(t *testing.T) {
 			rec := f.wantStatus(t, id, tt.status, task.CodeInterrupted)
 			f.queue.wantAfter(t, m, tt.low, tt.high)
 			last := tt.status == checkpoint.Failed
-			if pause := rec.NextRetryAt.Sub(rec.UpdatedAt); last != rec.NextRetryAt.IsZero() || !last && pause < 7*time.Second {
+			if pause := rec.NextRetryAt.Sub(rec.UpdatedAt); last != rec.NextRetryAt.IsZero() || !last && pause < 60*time.Second {
 				t.Errorf("the next retry is at %v, %v after the last change, for a task that is %s", rec.NextRetryAt, pause, rec.Status)
 			}
 			if will := strings.Contains(f.metrics.String(), "WillDeadLetter"); will != last {

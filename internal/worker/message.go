@@ -85,7 +85,7 @@ func (w *Worker) unclaimed(ctx context.Context, d *delivery, rec checkpoint.Reco
 	}
 	// The table did not answer, or only to one of the two requests. If the claim took effect, its attempt is given up
 	// here, so that the next delivery need not wait for the lease.
-	after := backoff(d.receives)
+	after := afterNoAnswer(d.receives)
 	end := checkpoint.End{Status: checkpoint.Retrying, Failure: task.Failure{Code: task.CodeInterrupted, Message: "the thread could not be read"}}
 	if d.receives >= w.MaxReceiveCount {
 		end.Status, after = checkpoint.Failed, 0
@@ -249,14 +249,20 @@ func (w *Worker) handBack(ctx context.Context, d *delivery, after time.Duration,
 	return &retryError{after: after, err: err}
 }
 
-const longestBackoff = 15 * time.Minute
+// backoff is the pause after a failed attempt: 2^try seconds.
+func backoff(try int) time.Duration { return exponential(try, 15*time.Minute) }
 
-// backoff is 2^try seconds and up to a quarter more at random, so that tasks that failed together do not come back
-// together.
-func backoff(try int) time.Duration {
-	d := longestBackoff
-	if try < 10 {
-		d = min(d, time.Second<<max(try, 0))
+// afterNoAnswer is the pause after a delivery that the table did not answer: 4^receives seconds. Nothing but the deliveries
+// counts then, and a table that is away for some minutes must not use them up; nor need a message wait long for one that is
+// there again.
+func afterNoAnswer(receives int) time.Duration { return exponential(2*receives, 2*time.Minute) }
+
+// exponential is 2^n seconds or the longest, and up to a quarter more at random, so that tasks that failed together do not
+// come back together.
+func exponential(n int, longest time.Duration) time.Duration {
+	d := longest
+	if n < 10 {
+		d = min(d, time.Second<<max(n, 0))
 	}
 	return d + rand.N(d/4)
 }

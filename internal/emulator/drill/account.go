@@ -172,12 +172,10 @@ func (a *account) hit(process, thread string, from, to time.Time) bool {
 	})
 }
 
-// stopped tells whether a process had just been stopped at some time: a call can still arrive then.
+// stopped tells whether a process had been stopped at some time. A call that was on its way can still arrive then, on a busy
+// machine much later; no other does.
 func (a *account) stopped(process string, at time.Time) bool {
-	const onItsWay = 250 * time.Millisecond
-	return slices.ContainsFunc(a.hits[process], func(i chaos.Injection) bool {
-		return stops(i.Kind) && !i.At.After(at) && i.At.After(at.Add(-onItsWay))
-	})
+	return slices.ContainsFunc(a.hits[process], func(i chaos.Injection) bool { return stops(i.Kind) && !i.At.After(at) })
 }
 
 // story is what happened to a task, for whoever wants to know why a promise was broken.

@@ -91,8 +91,10 @@ func TestCrashesBetweenCallAndCheckpoint(t *testing.T) {
 	p.drain(t)
 	repeated := len(outside.answers) - tasks
 	t.Logf("%d crashes between call and checkpoint: %d calls under %d effect keys, %d repeated effects", p.failed.Load(), outside.naive, len(outside.calls), repeated)
-	if p.failed.Load() != int64(tasks) || outside.naive != 2*tasks {
-		t.Errorf("%d processes died and %d calls were made, want %d and twice as many", p.failed.Load(), outside.naive, tasks)
+	// On a busy machine an invocation's time may run out besides, and a call be made again for it.
+	starved := int(p.failed.Load()) - tasks
+	if extra := outside.naive - 2*tasks; starved < 0 || extra < 0 || extra > starved {
+		t.Errorf("%d invocations failed and %d calls were made, want %d and twice as many", p.failed.Load(), outside.naive, tasks)
 	}
 	if repeated != 0 || len(outside.calls) != tasks {
 		t.Errorf("%d effects under %d keys, want %d of both", len(outside.answers), len(outside.calls), tasks)
