@@ -308,6 +308,25 @@ func (b *bench) wantDead(want int) {
 	}
 }
 
+// awaitDead waits until the dead-letter queue holds that many messages, hidden ones too: a worker beside the test puts them there.
+func (b *bench) awaitDead(ctx context.Context, want int) {
+	b.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		visible, hidden, _, _ := b.server.Depth(b.name)
+		if visible+hidden >= want {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			b.Errorf("%s: got %d visible and %d hidden messages, want %d in all", b.name, visible, hidden, want)
+			return
+		}
+	}
+}
+
 func (b *bench) redrive(s deadletter.Selection, o deadletter.RedriveOptions) deadletter.Report {
 	b.Helper()
 	r, err := b.queue().Redrive(b.Context(), s, o)

@@ -93,9 +93,13 @@ func TestWhatFailsAgainIsRedrivenOnce(t *testing.T) {
 			b.dead("echo", fmt.Sprint("th-", i), "MODEL_DOWN")
 		}
 		stop := b.keepDeadLettering("MODEL_DOWN")
-		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute) // in which it would go round for ever
 		defer cancel()
-		r, err := b.queue().Redrive(ctx, modelDown, deadletter.RedriveOptions{Rate: 40})
+		r, err := b.queue().Redrive(ctx, modelDown, deadletter.RedriveOptions{Progress: func(redriven int) {
+			if redriven == n/2 {
+				b.awaitDead(ctx, n-redriven+1)
+			}
+		}})
 		stop()
 		if err != nil || r.Redriven != n || r.Again == 0 {
 			b.Errorf("got %d redriven, %d of them failed again, %v; want %d, some of which failed again", r.Redriven, r.Again, err, n)
