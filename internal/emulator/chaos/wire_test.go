@@ -227,16 +227,26 @@ func TestFaultsStrikeNothingElse(t *testing.T) {
 	}
 }
 
-// Conflicts are what the store tries again for by itself; here it runs out of time.
+// Conflicts are what the store tries again for by itself; here its caller gives up at the second try.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "conflict=1")
 	for name, call := range map[string]func(context.Context, *dynamodb.Client) error{"claim": claim, "commit": commit} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		if err := call(ctx, b.table(process)); err == nil {
+		ctx, giveUp := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- call(ctx, b.table(process)) }()
+		<-b.struck
+		select {
+		case <-b.struck:
+			giveUp()
+		case err := <-ended:
+			ended <- err
+			t.Errorf("%s: got %v after one try, want more tries", name, err)
+		}
+		if err := <-ended; err == nil {
 			t.Errorf("%s: got no error, want one", name)
 		}
-		cancel()
+		giveUp()
 	}
 	if arrived, injected, _ := b.seen(); arrived != 0 || len(injected) < 4 {
 		t.Errorf("%d arrived and %d were injected, want none and several tries of both", arrived, len(injected))
