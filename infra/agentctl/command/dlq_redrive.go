@@ -107,9 +107,14 @@ func (d *deadLetters) redriveWhole(ctx context.Context, q *deadletter.Queue, o d
 	if err != nil {
 		return r, err
 	}
-	if l.Unfinished > 0 && !o.DryRun {
-		// A move would take along what has been copied already.
+	if (l.Unfinished > 0 || !l.Complete) && !o.DryRun {
+		// A move would take along what has been copied already, also where others hid it from the look.
 		if r.Report, err = q.Finish(ctx, o); err != nil || r.Uncertain+r.Failed > 0 {
+			return r, err
+		}
+	}
+	if !l.Complete && !o.DryRun {
+		if l, err = q.Look(ctx, deadletter.Selection{}); err != nil {
 			return r, err
 		}
 	}
