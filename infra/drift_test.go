@@ -311,7 +311,7 @@ func (l *local) environment(t *testing.T, function string) map[string]string {
 // alarms waits until n alarms have called dlqalarm; it returns their queues by their names.
 func (l *local) alarms(t *testing.T, n int) map[string]string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

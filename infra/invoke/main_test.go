@@ -94,7 +94,7 @@ func TestInvoke(t *testing.T) {
 		})
 	}
 	t.Run("the worker has worked", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, chain.APIURL()+"/agent/result/th-invoke", nil)
 		if err != nil {

@@ -155,7 +155,7 @@ func (c *chain) send(t *testing.T, do, group string) task.ID {
 // until waits for a condition that a batch, a handler or the passing of queue time brings about.
 func (c *chain) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
 	for !ok() {
 		select {

@@ -168,7 +168,7 @@ func (s *stack) alarming(name string) {
 // eventually asks until something is so: the chain can only be asked.
 func (s *stack) eventually(what string, ok func() bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	ask := time.NewTicker(20 * time.Millisecond)
 	defer ask.Stop()

@@ -94,14 +94,14 @@ func kill(t *testing.T, pid int) {
 // await polls, because what is watched is another process.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("waited 20 s for %s", what)
+			t.Fatalf("waited a minute for %s", what)
 		case <-tick.C:
 		}
 	}

@@ -95,7 +95,7 @@ func start(t *testing.T, config lambda.Config) (*lambda.Function, *recorder) {
 	config.Output = lines.add
 	f := lambda.New(config)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := f.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
@@ -130,14 +130,14 @@ func gone(t *testing.T, pid int) {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	limit, tick := time.NewTimer(10*time.Second), time.NewTicker(2*time.Millisecond)
+	limit, tick := time.NewTimer(time.Minute), time.NewTicker(2*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
 	for !condition() {
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			t.Fatalf("waited 10 s in vain until %s", what)
+			t.Fatalf("waited a minute in vain until %s", what)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestAnswerForAnotherInvocationIsRefused(t *testing.T) {
 // The first answer counts, also when the function never asks for the next event.
 func TestFirstAnswerCounts(t *testing.T) {
 	t.Parallel()
-	f, lines := start(t, lambda.Config{Timeout: 2 * time.Second})
+	f, lines := start(t, lambda.Config{Timeout: 5 * time.Second})
 	result := invoke(t, f, event{"do": "answer twice"})
 	if string(result.Payload) != `"first"` || result.FunctionError != "" {
 		t.Errorf("got %s (%q), want first", result.Payload, result.FunctionError)

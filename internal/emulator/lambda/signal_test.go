@@ -15,16 +15,17 @@ import (
 func TestSignal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name   string
-		signal syscall.Signal
-		want   string // in the answer
+		name    string
+		signal  syscall.Signal
+		timeout time.Duration
+		want    string // in the answer
 	}{
-		{"killed", syscall.SIGKILL, "signal: killed"},
-		{"frozen", syscall.SIGSTOP, "Task timed out after 3.00 seconds"},
+		{"killed", syscall.SIGKILL, time.Minute, "signal: killed"},
+		{"frozen", syscall.SIGSTOP, 3 * time.Second, "Task timed out after 3.00 seconds"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f, _ := start(t, lambda.Config{Name: "worker", Timeout: 3 * time.Second})
+			f, _ := start(t, lambda.Config{Name: "worker", Timeout: c.timeout})
 			if f.Signal("worker-1", c.signal) {
 				t.Error("Signal before there is a process: got true, want false")
 			}

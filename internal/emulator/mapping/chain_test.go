@@ -160,9 +160,9 @@ func createQueue(t *testing.T, client *sqs.Client, name, deadARN string) (url, a
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 10 s in vain until %s", what)
+			t.Fatalf("waited a minute in vain until %s", what)
 		}
 	}
 }

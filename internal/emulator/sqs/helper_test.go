@@ -278,7 +278,7 @@ func (w *world) startPoll(ctx context.Context, url string, seconds int32, alread
 		messages, err := w.receiveFrom(ctx, url, 10, waiting(seconds))
 		done <- poll{messages, err}
 	}()
-	limit, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+	limit, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()
 	if err := w.clock.BlockUntilContext(limit, already+1); err != nil {
 		w.Fatalf("the long poll does not wait: %v", err)
@@ -291,7 +291,7 @@ func (w *world) await(done <-chan poll) []types.Message {
 	select {
 	case p := <-done:
 		return must(w, p.messages, p.err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		w.Fatal("the long poll was not answered")
 		return nil
 	}

@@ -80,7 +80,7 @@ func TestZeroIsNotTheDefault(t *testing.T) {
 	url := w.queue("tasks", "DelaySeconds", "30", "ReceiveMessageWaitTimeSeconds", "20")
 	post := func(action, body string, header ...string) map[string]any {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
 		r.Header.Set("X-Amz-Target", "AmazonSQS."+action)
