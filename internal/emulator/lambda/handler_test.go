@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,26 +135,36 @@ func TestAsyncRetriesTwiceUnderOneRequestID(t *testing.T) {
 func TestAsyncThrottleCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	f, _ := start(t, lambda.Config{Concurrency: 1})
-	ended := make(chan lambda.AsyncResult, 1)
+	ended, old := make(chan lambda.AsyncResult, 1), make(chan lambda.AsyncResult, 1)
 	async := lambda.NewAsync(lambda.AsyncConfig{ThrottleDelay: time.Millisecond, Done: func(r lambda.AsyncResult) { ended <- r }})
-	mark := filepath.Join(t.TempDir(), "mark")
-	var first atomic.Bool
-	done := make(chan struct{})
+	impatient := lambda.NewAsync(lambda.AsyncConfig{MaxAge: 1, Logger: slog.New(slog.DiscardHandler), Done: func(r lambda.AsyncResult) { old <- r }})
+	dir := t.TempDir()
+	hold, mark := filepath.Join(dir, "hold"), filepath.Join(dir, "mark")
+	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
-		_, err := f.Invoke(t.Context(), payload(t, event{"do": "exit", "count": 1, "started": mark}))
-		first.Store(err == nil)
+		_, err := f.Invoke(t.Context(), payload(t, event{"do": "wait", "text": hold, "started": mark}))
+		done <- err
 	}()
 	started(t, mark)
-	if _, err := async.Send(f, nil); err != nil {
+	for _, a := range []*lambda.Async{async, impatient} {
+		if _, err := a.Send(f, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if result := <-old; result.Attempts != 0 || !errors.Is(result.Err, lambda.ErrThrottled) {
+		t.Errorf("an event that grew too old: got %+v, want it throttled without an attempt", result)
+	}
+	if err := os.Remove(hold); err != nil {
 		t.Fatal(err)
 	}
 	if result := <-ended; result.Attempts != 1 || result.Err != nil {
 		t.Errorf("got %+v, want one attempt", result)
 	}
-	<-done
-	if !first.Load() {
-		t.Error("the invocation that throttled failed")
+	if err := <-done; err != nil {
+		t.Errorf("the invocation that throttled failed: %v", err)
 	}
 	if err := async.Close(t.Context()); err != nil {
 		t.Errorf("Close: %v", err)
