@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/jonboulle/clockwork"
 
 	"agentworker/infra/agentctl/deadletter"
 	"agentworker/internal/awsclient"
@@ -37,7 +38,13 @@ type bench struct {
 
 func start(t *testing.T, fifo bool) *bench {
 	t.Helper()
-	server, err := emulator.Open(emulator.Options{})
+	return startAt(t, fifo, clockwork.NewRealClock())
+}
+
+// startAt has SQS go by a clock: what it moves by itself it has moved by then.
+func startAt(t *testing.T, fifo bool, clock clockwork.Clock) *bench {
+	t.Helper()
+	server, err := emulator.Open(emulator.Options{Clock: clock})
 	if err != nil {
 		t.Fatalf("open SQS: %v", err)
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/jonboulle/clockwork"
 
 	"agentworker/infra/agentctl/deadletter"
 	"agentworker/internal/checkpoint"
@@ -38,25 +40,28 @@ func TestAWholeQueueIsMoved(t *testing.T) {
 // An interruption cancels the move, and what was moved stays moved.
 func TestAnInterruptionCancelsTheMove(t *testing.T) {
 	t.Parallel()
-	b := start(t, false)
+	clock := clockwork.NewFakeClockAt(time.Now())
+	b := startAt(t, false, clock)
 	for range 30 {
 		b.dead("echo", "th-1", "MODEL_DOWN")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	m, err := b.queue().MoveAll(ctx, 20, func(m deadletter.Move) {
-		if m.Moved >= 3 {
+		if m.Moved == 3 {
 			cancel()
+			return
 		}
+		clock.Advance(time.Second / 20)
 	})
-	if !errors.Is(err, context.Canceled) || m.Status != "CANCELLED" || m.Moved < 3 || m.Moved > 20 {
-		t.Errorf("got %+v, %v; want a few moved, cancelled, %v", m, err, context.Canceled)
+	if !errors.Is(err, context.Canceled) || m.Status != "CANCELLED" || m.Moved != 3 {
+		t.Errorf("got %+v, %v; want three moved, cancelled, %v", m, err, context.Canceled)
 	}
 	b.wantDead(30 - int(m.Moved))
 	if got := len(b.work("")); got != int(m.Moved) {
 		t.Errorf("the worker got %d, want the %d that were moved", got, m.Moved)
 	}
-	if _, err := b.queue().MoveAll(t.Context(), 0, nil); err != nil {
+	if _, err := b.queue().MoveAll(t.Context(), 0, func(deadletter.Move) { clock.Advance(time.Second) }); err != nil {
 		t.Errorf("the rest cannot be moved: %v", err)
 	}
 	b.wantDead(0)
@@ -66,6 +71,7 @@ func TestAnInterruptionCancelsTheMove(t *testing.T) {
 func TestWhatIsHiddenIsMovedWhenItIsBack(t *testing.T) {
 	t.Parallel()
 	b := start(t, false)
+	b.config.Hide = time.Minute // for which it is patient
 	for range 12 {
 		b.dead("echo", "th-1", "MODEL_DOWN")
 	}
@@ -85,7 +91,8 @@ func TestWhatIsHiddenIsMovedWhenItIsBack(t *testing.T) {
 // Whoever died while SQS moved comes back to the same move.
 func TestARunningMoveIsJoined(t *testing.T) {
 	t.Parallel()
-	b := start(t, false)
+	clock := clockwork.NewFakeClockAt(time.Now())
+	b := startAt(t, false, clock)
 	for range 10 {
 		b.dead("echo", "th-1", "MODEL_DOWN")
 	}
@@ -96,7 +103,7 @@ func TestARunningMoveIsJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := b.queue().MoveAll(t.Context(), 0, nil)
+	m, err := b.queue().MoveAll(t.Context(), 0, func(deadletter.Move) { clock.Advance(time.Second) })
 	if err != nil || !m.Joined || m.Moved != 10 || m.Status != "COMPLETED" {
 		t.Errorf("got %+v, %v; want the running move, completed", m, err)
 	}
@@ -104,7 +111,8 @@ func TestARunningMoveIsJoined(t *testing.T) {
 
 func TestAMoveThatFailsSaysWhy(t *testing.T) {
 	t.Parallel()
-	b := start(t, false)
+	clock := clockwork.NewFakeClockAt(time.Now())
+	b := startAt(t, false, clock)
 	for range 10 {
 		b.dead("echo", "th-1", "MODEL_DOWN")
 	}
@@ -116,6 +124,7 @@ func TestAMoveThatFailsSaysWhy(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		clock.Advance(time.Second)
 	})
 	if err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want an error that says why", err)
