@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/go-json-experiment/json"
@@ -140,6 +143,17 @@ func (y *yard) eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// shows runs agentctl until it says all of this: what dlqalarm looks at just then is hidden from it.
+func (y *yard) shows(t *testing.T, args []string, texts ...string) {
+	t.Helper()
+	var last run
+	y.eventually(t, fmt.Sprintf("agentctl %v to say %q", args, texts), func() bool {
+		last = y.agentctl(t, args...)
+		return last.code == 0 && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(last.out, text) })
+	})
+	last.want(t, 0, texts...)
+}
+
 func (y *yard) record(t *testing.T, id task.ID) checkpoint.Record {
 	t.Helper()
 	rec, err := y.store.Record(t.Context(), id)
@@ -200,19 +214,20 @@ func TestDeadLettersComeBackByReason(t *testing.T) {
 	y.eventually(t, "the notification of three reasons with ten each", func() bool {
 		if !tells() {
 			out, err := y.lambda.Invoke(t.Context(), &lambda.InvokeInput{FunctionName: &y.stack.DLQAlarm.Name, Payload: []byte(`{"source":"aws.events","detail-type":"Scheduled Event"}`)})
-			if err != nil || out.FunctionError != nil {
+			var busy *lambdatypes.TooManyRequestsException // the alarm has called it
+			if !errors.As(err, &busy) && (err != nil || out.FunctionError != nil) {
 				t.Fatalf("dlqalarm: %v, %+v", err, out)
 			}
 		}
 		return tells()
 	})
-	y.agentctl(t, "dlq", "ls").want(t, 0, "30 dead letters", "10  MODEL_UNAVAILABLE  rag_query", "10  MODEL_ACCESS_DENIED", "10  MODEL_QUOTA_EXCEEDED", "ordered-dlq.fifo: 0 dead letters")
-	y.agentctl(t, "dlq", "show", string(ids[0])).want(t, 0, "MODEL_UNAVAILABLE", "attempt 1", `"question":`, "attribute task_type", "failed")
+	y.shows(t, []string{"dlq", "ls"}, "30 dead letters", "10  MODEL_UNAVAILABLE  rag_query", "10  MODEL_ACCESS_DENIED", "10  MODEL_QUOTA_EXCEEDED", "ordered-dlq.fifo: 0 dead letters")
+	y.shows(t, []string{"dlq", "show", string(ids[0])}, "MODEL_UNAVAILABLE", "attempt 1", `"question":`, "attribute task_type", "failed")
 
 	mu.Lock()
 	down = false
 	mu.Unlock()
-	y.agentctl(t, "dlq", "redrive", "--reason", "MODEL_ACCESS_DENIED", "--dry-run").want(t, 0, "10 dead letters would be redriven")
+	y.shows(t, []string{"dlq", "redrive", "--reason", "MODEL_ACCESS_DENIED", "--dry-run"}, "10 dead letters would be redriven")
 	y.agentctl(t, "dlq", "redrive", "--reason", "MODEL_ACCESS_DENIED", "--queue", "tasks").want(t, 0, "10 dead letters redriven")
 	y.eventually(t, "the ten to end", func() bool { return y.depth(t, "agent-tasks") == 0 })
 	if got := y.depth(t, dead); got != 20 {
@@ -261,8 +276,8 @@ func TestADeadLetterFromATopicIsItsTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	y.eventually(t, "the dead letter", func() bool { return y.depth(t, y.stack.Tasks.DeadLetterName()) == 1 })
-	y.agentctl(t, "dlq", "ls").want(t, 0, "1  VERSION_MISMATCH  update_ticket")
-	y.agentctl(t, "dlq", "redrive", "--type", "update_ticket", "--dry-run").want(t, 0, "1 dead letter would be redriven")
+	y.shows(t, []string{"dlq", "ls"}, "1  VERSION_MISMATCH  update_ticket")
+	y.shows(t, []string{"dlq", "redrive", "--type", "update_ticket", "--dry-run"}, "1 dead letter would be redriven")
 }
 
 // ask puts questions in by the API.
@@ -421,7 +436,7 @@ func TestAWholeQueueIsMovedUntilInterrupted(t *testing.T) {
 	if err := y.store.EndRedrive(t.Context(), rec, rec.MessageID, *sent.MessageId, true); err != nil {
 		t.Fatal(err)
 	}
-	y.agentctl(t, "dlq", "ls", "--queue", "tasks").want(t, 0, "1  ALREADY_REDRIVEN", "The redrive of 1 was interrupted")
+	y.shows(t, []string{"dlq", "ls", "--queue", "tasks"}, "1  ALREADY_REDRIVEN", "The redrive of 1 was interrupted")
 
 	c := y.command(t.Context(), "dlq", "redrive", "--queue", "tasks", "--rate", "1")
 	var out bytes.Buffer
