@@ -469,7 +469,7 @@ func TestAnInterruptedSelectionSaysSo(t *testing.T) {
 	y := newYard(t, nil)
 	dead := y.stack.Tasks.DeadLetterName()
 	y.bury(t, dead, 30)
-	c := y.command(t.Context(), "dlq", "redrive", "--queue", "tasks", "--reason", "MODEL_DOWN", "--rate", "5")
+	c := y.command(t.Context(), "dlq", "redrive", "--queue", "tasks", "--reason", "MODEL_DOWN", "--rate", "1")
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Start(); err != nil {
