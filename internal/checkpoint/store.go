@@ -28,7 +28,8 @@ type Options struct {
 	// Now is the clock; nil: the system's. It decides about leases and expiry, never about which of
 	// two writes wins.
 	Now func() time.Time
-	// Retention is how long after its last write an item expires; zero: 90 days.
+	// Retention is how long after its last write an item expires, a task's record after it was last submitted or claimed;
+	// zero: 90 days.
 	Retention time.Duration
 }
 

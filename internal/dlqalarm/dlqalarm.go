@@ -97,12 +97,17 @@ func New(c Config) *Handler {
 func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (Summary, error) {
 	event := ParseEvent(payload)
 	times := schedule(ctx)
+	var feeding sources
+	var sourcesErr error
+	if event.Kind == KindSchedule {
+		feeding, sourcesErr = h.sources(ctx, times)
+	}
 	looks := h.look(ctx, times, h.concerned(event))
 	recordErr := h.record(ctx, times, looks)
 	var lost []checkpoint.Record
 	var sweepErr error
-	if event.Kind == KindSchedule {
-		lost, sweepErr = h.sweep(ctx, times, looks)
+	if event.Kind == KindSchedule && sourcesErr == nil {
+		lost, sweepErr = h.sweep(ctx, times, feeding, looks)
 	}
 
 	summary := summarize(event, looks)
@@ -112,7 +117,7 @@ func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (Summary,
 	toldLost, lostErr := h.tellLost(ctx, lost)
 	summary.Published = published || toldLost
 
-	problems := []error{recordErr, sweepErr, publishErr, lostErr}
+	problems := []error{sourcesErr, recordErr, sweepErr, publishErr, lostErr}
 	for _, l := range looks {
 		problems = append(problems, l.err)
 	}

@@ -33,14 +33,14 @@ const (
 )
 
 // sweep gives up the tasks that no message will bring to a worker any more, and returns them.
-func (h *Handler) sweep(ctx context.Context, t times, looks []*look) (lost []checkpoint.Record, err error) {
+func (h *Handler) sweep(ctx context.Context, t times, feeding sources, looks []*look) (lost []checkpoint.Record, err error) {
 	ctx, cancel := context.WithDeadline(ctx, t.sweep)
 	defer cancel()
 	at, err := h.Store.Sweep(ctx)
 	if err != nil || (at.Next == checkpoint.SweepKey{} && h.Now().Sub(at.Ended) < sweepEvery) {
 		return nil, err
 	}
-	life, err := h.longestDelivery(ctx, looks)
+	life, err := h.longestDelivery(ctx, feeding, looks)
 	if err != nil {
 		return nil, err
 	}
@@ -70,28 +70,41 @@ const (
 	visibility = types.QueueAttributeNameVisibilityTimeout
 )
 
-// longestDelivery is how long after its last change a task may still be delivered: as long as a message lives or, when the
-// queues hold none at all, as long as one may have been hidden before they were counted. A dead letter that the looks have not
-// shown may be any task's, and lives on in its queue.
-func (h *Handler) longestDelivery(ctx context.Context, looks []*look) (time.Duration, error) {
+// sources are the queues that feed the worker.
+type sources struct {
+	lives, hidden time.Duration // the longest that a message is kept, and hidden by a receive
+	messages      int           // in all of them
+}
+
+// sources counts what feeds the worker. It has to be done before the dead-letter queues are looked at: a message that is
+// dead-lettered in between is then counted or seen, and not neither.
+func (h *Handler) sources(ctx context.Context, t times) (s sources, err error) {
+	ctx, cancel := context.WithDeadline(ctx, t.look)
+	defer cancel()
 	counts := []types.QueueAttributeName{
 		types.QueueAttributeNameApproximateNumberOfMessages,
 		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
 		types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
 	}
-	var lives, hidden, dead time.Duration
-	messages := 0
 	for _, url := range h.Sources {
 		have, err := h.attributes(ctx, url, append(counts, retention, visibility)...)
 		if err != nil {
-			return 0, err
+			return s, err
 		}
-		lives = max(lives, time.Duration(have[retention])*time.Second)
-		hidden = max(hidden, time.Duration(have[visibility])*time.Second)
+		s.lives = max(s.lives, time.Duration(have[retention])*time.Second)
+		s.hidden = max(s.hidden, time.Duration(have[visibility])*time.Second)
 		for _, name := range counts {
-			messages += have[name]
+			s.messages += have[name]
 		}
 	}
+	return s, nil
+}
+
+// longestDelivery is how long after its last change a task may still be delivered: as long as a message lives or, when the
+// queues held none at all, as long as one may have been hidden before they were counted. A dead letter that the looks have not
+// shown may be any task's, and lives on in its queue.
+func (h *Handler) longestDelivery(ctx context.Context, s sources, looks []*look) (time.Duration, error) {
+	var dead time.Duration
 	for _, l := range looks {
 		if l.complete() {
 			continue
@@ -102,10 +115,10 @@ func (h *Handler) longestDelivery(ctx context.Context, looks []*look) (time.Dura
 		}
 		dead = max(dead, time.Duration(have[retention])*time.Second)
 	}
-	if messages == 0 && dead == 0 {
-		return min(lives, max(hidden, longestDelay)) + sweepSpare, nil
+	if s.messages == 0 && dead == 0 {
+		return min(s.lives, max(s.hidden, longestDelay)) + sweepSpare, nil
 	}
-	return lives + dead + sweepSpare, nil
+	return s.lives + dead + sweepSpare, nil
 }
 
 // attributes reads attributes of a queue that are numbers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,6 +121,41 @@ func TestNothingIsGivenUpThatMayLieUnseenAmongDeadLetters(t *testing.T) {
 	}
 	if got, want := b.lostIn(12*24*time.Hour), []task.ID{id}; !slices.Equal(got, want) {
 		t.Errorf("given up after twelve days: %v, want %v", got, want)
+	}
+}
+
+// moving dead-letters the source's message as soon as the dead-letter queue has been looked at.
+type moving struct {
+	dlq.API
+	b    *bench
+	body string
+	once sync.Once
+}
+
+func (m *moving) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, opts ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	out, err := m.API.ReceiveMessage(ctx, in, opts...)
+	if err == nil && *in.QueueUrl == m.b.url && len(out.Messages) == 0 {
+		m.once.Do(func() {
+			moved := m.b.receiveOne(m.b.source)
+			m.b.put(m.b.url, m.body, "")
+			_, err = m.b.sqs.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &m.b.source, ReceiptHandle: moved.ReceiptHandle})
+		})
+	}
+	return out, err
+}
+
+func TestNothingIsGivenUpThatIsDeadLetteredJustNow(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	id := b.queued("th-1")
+	body := `{"task":"echo","task_id":"` + string(id) + `","text":"hello","thread_id":"th-1"}`
+	b.put(b.source, body, "")
+	b.config.SQS = &moving{API: b.config.SQS, b: b, body: body}
+	if got := b.lostIn(3 * time.Hour); got != nil {
+		t.Errorf("given up while its message went to the dead-letter queue: %v, want none", got)
+	}
+	if rec := b.record(id); rec.Status != checkpoint.Queued {
+		t.Errorf("the task is %s, want it queued until the next look", rec.Status)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestWhyThereIsNoStackIsSaidInASentence(t *testing.T) {
 	}{
 		{"chain not running", local, nil, nil, []string{"nothing answers at " + closed.URL, "make run"}},
 		{"chain still starting", local, half, nil, []string{"agentworker-local has no outputs yet", "CREATE_IN_PROGRESS"}},
-		{"something else in the chain's place", local, http.NotFoundHandler(), nil, []string{"cannot be looked up", "agentworker-local"}},
+		{"something else in the chain's place", local, http.NotFoundHandler(), nil, []string{"is not the local chain (what it says", "AWS_PORT"}},
 		{"another AWS in the chain's place", local, refuses(400, "InvalidAction", "no"), nil, []string{"is not the local chain (InvalidAction)", "AWS_PORT"}},
 		{"AWS without the local stack", local, refuses(400, "ValidationError", "Stack with id agentworker-local does not exist"), nil, []string{"has no stack agentworker-local", "make run"}},
 		{"no such stack", deployment.Options{Stage: "prod", Region: "us-west-2"}, half, nil, []string{"no stack agentworker-prod in us-west-2", "--stage", "--region", "--local"}},

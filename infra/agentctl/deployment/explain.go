@@ -92,15 +92,21 @@ func (d *Deployment) explainStack(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
+	case !errors.As(err, &refused) && d.Local:
+		return d.notLocal(err, "what it says is no answer of CloudFormation's")
 	case !errors.As(err, &refused):
 		return unreachable(err, "the stack %s cannot be looked up: %v", d.Name, err)
 	case refused.ErrorCode() == "ValidationError" && strings.Contains(refused.ErrorMessage(), "does not exist"):
 		return d.noStack(err)
 	case d.Local:
-		return unreachable(err, "what answers at %s is not the local chain (%s): set AWS_PORT to the port that make run has printed",
-			aws.ToString(d.AWS.BaseEndpoint), refused.ErrorCode())
+		return d.notLocal(err, refused.ErrorCode())
 	}
 	return unreachable(err, "the stack %s cannot be looked up: %v", d.Name, err)
+}
+
+func (d *Deployment) notLocal(cause error, why string) error {
+	return unreachable(cause, "what answers at %s is not the local chain (%s): set AWS_PORT to the port of the AWS APIs that make run has printed",
+		aws.ToString(d.AWS.BaseEndpoint), why)
 }
 
 func (d *Deployment) noStack(cause error) error {
