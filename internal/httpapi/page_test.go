@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -167,6 +168,7 @@ func TestPageInABrowser(t *testing.T) {
 	})
 	t.Run("thousand", func(t *testing.T) { testThousand(t, chromium) })
 	t.Run("out for a while", func(t *testing.T) { testOutForAWhile(t, chromium) })
+	t.Run("lost answers", func(t *testing.T) { testLostAnswers(t, chromium) })
 	t.Run("address", func(t *testing.T) { testAddress(t, chromium) })
 	t.Run("long words", func(t *testing.T) { testLongWords(t, chromium) })
 	t.Run("lost", func(t *testing.T) { testLost(t, chromium) })
@@ -365,6 +367,48 @@ func testOutForAWhile(t *testing.T, chromium context.Context) {
 	b.until(`document.querySelector("#thread-fault").textContent.includes("Trying again")`)
 	out.Store(false)
 	b.until(`document.querySelector("#thread-fault").hidden`)
+}
+
+// testLostAnswers submits a question and a change of a ticket whose first answers are lost, and presses again.
+func testLostAnswers(t *testing.T, chromium context.Context) {
+	t.Helper()
+	c := parts(t)
+	var mu sync.Mutex
+	seen := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			mu.Lock()
+			seen[r.URL.Path]++
+			first := seen[r.URL.Path] == 1
+			mu.Unlock()
+			if first {
+				c.handler.ServeHTTP(httptest.NewRecorder(), r)
+				http.Error(w, `{"message":"Service Unavailable"}`, http.StatusServiceUnavailable)
+				return
+			}
+		}
+		c.handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	b := open(t, chromium, server.URL+"/", func(_ string, status int64) bool { return status == 503 || status == 404 })
+	again := func(place string) string {
+		return fmt.Sprintf(`document.querySelector(%q).textContent.includes("the same task")`, place)
+	}
+
+	b.do(chromedp.SendKeys(chromedp.CSS("#question"), "why?"), chromedp.Click(chromedp.CSS("#ask-send")))
+	b.until(again("#ask-fault"))
+	b.do(chromedp.Click(chromedp.CSS("#ask-send")))
+	b.until(`document.querySelector("#ask-fault").hidden`)
+
+	b.do(chromedp.SendKeys(chromedp.CSS("#ticket-id"), "TK-1"+kb.Enter))
+	b.until(`!document.querySelector("#ticket-move").hidden`)
+	b.do(chromedp.Click(chromedp.CSS("#ticket-send")))
+	b.until(again("#ticket-fault"))
+	b.do(chromedp.Click(chromedp.CSS("#ticket-send")))
+	b.until(`document.querySelector("#ticket-fault").hidden`)
+	if got := len(c.queue.messages()); got != 2 {
+		t.Errorf("%d messages were sent, want one for the question and one for the ticket", got)
+	}
 }
 
 // testAddress goes to addresses of tasks that are not in the list.

@@ -44,3 +44,16 @@ const passing = (status) => status === 0 || status === 429 || status >= 500;
 
 // newKey makes an Idempotency-Key. crypto.randomUUID is there on secure origins only.
 const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+
+// unanswered are the submissions that may not have arrived, by path.
+const unanswered = new Map();
+
+// submit sends a task. Whatever is sent again before there was an answer has the same key, and stays one task.
+async function submit(path, body) {
+  const text = JSON.stringify(body);
+  if (unanswered.get(path)?.text !== text) unanswered.set(path, { text, key: newKey() });
+  const answer = await call(path, { method: "POST", body, headers: { "Idempotency-Key": unanswered.get(path).key } });
+  if (answer.ok) unanswered.delete(path);
+  else if (passing(answer.status)) answer.fault += "\nSending it again gives the same task, not a second one.";
+  return answer;
+}

@@ -1,6 +1,4 @@
-// Asking. A question that may not have arrived is asked again under the same key, and stays one task.
-
-const asking = { key: "", body: "" };
+// Asking.
 
 async function ask() {
   const question = byId("question"), place = byId("ask-fault");
@@ -13,18 +11,15 @@ async function ask() {
   question.removeAttribute("aria-invalid");
   const body = { question: question.value }, into = byId("ask-thread").value.trim();
   if (into !== "") body.thread_id = into;
-  const text = JSON.stringify(body);
-  if (asking.body !== text) Object.assign(asking, { key: newKey(), body: text });
 
   byId("ask-send").disabled = true;
-  const answer = await call("agent/query", { method: "POST", body, headers: { "Idempotency-Key": asking.key } });
+  const answer = await submit("agent/query", body);
   byId("ask-send").disabled = false;
   if (!answer.ok) {
-    tell(place, passing(answer.status) ? `${answer.fault}\nAsking again sends the same task, not a second one.` : answer.fault);
+    tell(place, answer.fault);
     return;
   }
   tell(place, null);
-  asking.body = "";
   byId("ask-thread").value = answer.body.thread_id;
   question.select();
   await submitted(answer.body);

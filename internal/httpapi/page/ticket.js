@@ -27,7 +27,7 @@ function ticketId() {
 
 async function move(id, status) {
   byId("ticket-send").disabled = true;
-  const answer = await call(`agent/tickets/${part(id)}`, { method: "POST", body: { status }, headers: { "Idempotency-Key": newKey() } });
+  const answer = await submit(`agent/tickets/${part(id)}`, { status });
   byId("ticket-send").disabled = false;
   if (!answer.ok) {
     tell(byId("ticket-fault"), answer.fault);
