@@ -10,8 +10,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/sashabaranov/go-openai"
 
 	"agentworker/internal/agent/chat"
@@ -69,7 +71,7 @@ func (m *OpenAI) Complete(ctx context.Context, r chat.Request) (chat.Response, e
 			out, ex, err = m.send(calling, key, r)
 		}
 	}
-	if err != nil {
+	if err != nil || len(out.Choices) == 0 {
 		return chat.Response{}, ex.failure(ctx, err, m.config.Key.redact)
 	}
 	return m.response(r, out)
@@ -119,15 +121,15 @@ func (m *OpenAI) request(r chat.Request) openai.ChatCompletionRequest {
 }
 
 func (m *OpenAI) response(r chat.Request, in openai.ChatCompletionResponse) (chat.Response, error) {
-	if len(in.Choices) == 0 {
-		return chat.Response{}, service.Fail(upstream.BadAnswer, "it has no choices")
-	}
 	choice := in.Choices[0]
 	out := chat.Response{
 		Text:  choice.Message.Content,
 		Model: "openai:" + m.config.Model,
 		Stop:  chat.StopEnd,
 		Usage: chat.Usage{InputTokens: in.Usage.PromptTokens, OutputTokens: in.Usage.CompletionTokens},
+	}
+	for _, part := range choice.Message.MultiContent { // from models that think aloud; their thoughts are parts of another type
+		out.Text += part.Text
 	}
 	for i, call := range choice.Message.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{
@@ -142,11 +144,18 @@ func (m *OpenAI) response(r chat.Request, in openai.ChatCompletionResponse) (cha
 		return chat.Response{}, service.Fail(upstream.Refused, choice.Message.Refusal)
 	case choice.FinishReason == openai.FinishReasonContentFilter:
 		return chat.Response{}, service.Fail(upstream.Refused, "the content filter has stopped it")
+	case slices.Contains(brokenOff, choice.FinishReason):
+		return chat.Response{}, service.Fail(upstream.Unavailable, "it broke off in the middle")
 	case choice.FinishReason == openai.FinishReasonLength:
 		out.Stop = chat.StopLength
 	}
 	return checked(out)
 }
+
+// brokenOff are the reasons by which servers say, with status 200, that they did not get to the answer's end. Names that are
+// not known are no failure: older servers have "eos_token".
+// Source: DeepSeek API documentation, "Create chat completion"; OpenRouter documentation, "Errors"; vLLM and SGLang.
+var brokenOff = []openai.FinishReason{"insufficient_system_resource", "error", "abort"}
 
 // exchange is one request and its answer, beneath the client: what the client does not show is kept here.
 type exchange struct {
@@ -156,8 +165,12 @@ type exchange struct {
 	sent   bool
 	status int // 0: there was no answer
 	header http.Header
-	broken bool // the answer, in the middle
+	broken bool   // the answer, in the middle
+	body   []byte // its beginning, up to maxErrorBytes
 }
+
+// maxErrorBytes bounds what is read again of an answer that is an error.
+const maxErrorBytes = 16 << 10
 
 // Do sends the request.
 func (e *exchange) Do(r *http.Request) (*http.Response, error) {
@@ -173,15 +186,15 @@ func (e *exchange) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	e.status, e.header = answer.StatusCode, answer.Header
-	answer.Body = &watched{ReadCloser: answer.Body, left: maxAnswerBytes, broken: &e.broken}
+	answer.Body = &watched{ReadCloser: answer.Body, left: maxAnswerBytes, exchange: e}
 	return answer, nil
 }
 
-// watched notes that a body broke off, and ends one that is too long.
+// watched notes how a body begins and that it broke off, and ends one that is too long.
 type watched struct {
 	io.ReadCloser
-	left   int
-	broken *bool
+	left     int
+	exchange *exchange
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -190,8 +203,9 @@ func (w *watched) Read(p []byte) (int, error) {
 	}
 	n, err := w.ReadCloser.Read(p[:min(len(p), w.left)])
 	w.left -= n
+	w.exchange.body = append(w.exchange.body, p[:min(n, maxErrorBytes-len(w.exchange.body))]...)
 	if err != nil && !errors.Is(err, io.EOF) {
-		*w.broken = true
+		w.exchange.broken = true
 	}
 	return n, err
 }
@@ -200,18 +214,47 @@ func (w *watched) Read(p []byte) (int, error) {
 func (e *exchange) failure(ctx context.Context, err error, redact func(string) string) error {
 	var api *openai.APIError
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return service.Transport(ctx, err)
 	case !e.sent && !errors.Is(err, context.DeadlineExceeded):
 		return service.Fail(upstream.Invalid, err.Error()) // the client knows the model's limits
 	case e.status == 0 || e.broken:
 		return service.Transport(ctx, err)
-	case e.status < http.StatusMultipleChoices:
-		return service.Fail(upstream.BadAnswer, "it is not what the API promises")
-	case errors.As(err, &api):
+	case errors.As(err, &api) && api.HTTPStatusCode != 0: // 0: the client could not read all of it
 		return service.HTTP(apiKind(api), e.header, redact(api.Message))
 	}
-	return service.HTTP(upstream.Status(e.status), e.header, fmt.Sprintf("HTTP status %d", e.status))
+	said := e.said()
+	switch {
+	case said.HTTPStatusCode < http.StatusMultipleChoices:
+		return service.Fail(upstream.BadAnswer, cmp.Or(redact(said.Message), "it is not what the API promises"))
+	case said.Message == "":
+		return service.HTTP(upstream.Status(e.status), e.header, fmt.Sprintf("HTTP status %d", e.status))
+	}
+	return service.HTTP(apiKind(said), e.header, redact(said.Message))
+}
+
+// said is what an answer says went wrong, in the forms that other servers than OpenAI's give it: {"message"} by older vLLM,
+// {"error": "…"} by text-generation-inference, {"detail"} by FastAPI. Some say it with status 200, and with the status
+// that they mean as its code.
+func (e *exchange) said() *openai.APIError {
+	api := &openai.APIError{HTTPStatusCode: e.status}
+	var in map[string]any
+	if json.Unmarshal(e.body, &in) != nil {
+		return api
+	}
+	if inner, ok := in["error"].(map[string]any); ok {
+		in = inner
+	}
+	for _, name := range []string{"message", "error", "detail"} {
+		if words, ok := in[name].(string); ok && api.Message == "" {
+			api.Message = words
+		}
+	}
+	api.Code = in["code"]
+	if status, ok := api.Code.(float64); ok && api.Message != "" && e.status < http.StatusMultipleChoices && status >= http.StatusMultipleChoices && status < 600 {
+		api.HTTPStatusCode = int(status)
+	}
+	return api
 }
 
 // apiKind is the kind of failure that the API's error stands for.

@@ -39,6 +39,7 @@ var kinds = map[string]Kind{
 	"InvalidAccessKeyId":            Denied,
 	"ResourceNotFoundException":     NotFound,
 	"NoSuchBucket":                  NotFound,
+	"PermanentRedirect":             NotFound, // the bucket lies in another region
 	"ParameterNotFound":             NotFound,
 	"ExpiredTokenException":         Unavailable, // the role's next credentials are valid again
 	"ExpiredToken":                  Unavailable,
@@ -47,7 +48,7 @@ var kinds = map[string]Kind{
 }
 
 // tooLong is how models say, in an error that is otherwise one of validation, that a request exceeds what they can read.
-var tooLong = []string{"too long", "too many input tokens", "context window", "context length", "maximum context", "exceeds the model"}
+var tooLong = []string{"too long", "too many input tokens", "context window", "context length", "context limit", "context size", "maximum context", "maximum number of tokens", "exceeds the model"}
 
 // IsTooLong reports whether a service's own words say that a request holds more than a model can read.
 func IsTooLong(message string) bool {
@@ -91,7 +92,7 @@ func (s Service) AWS(ctx context.Context, err error) error {
 
 func (s Service) api(api smithy.APIError, answer *awshttp.ResponseError) error {
 	var header http.Header
-	kind := Invalid
+	kind := Unavailable // no answer: it is about credentials, which could not be got
 	if answer != nil && answer.Response != nil {
 		header = answer.Response.Header
 		kind = Status(answer.HTTPStatusCode())
@@ -99,8 +100,12 @@ func (s Service) api(api smithy.APIError, answer *awshttp.ResponseError) error {
 	if k, ok := kinds[api.ErrorCode()]; ok {
 		kind = k
 	}
-	if kind == Invalid && IsTooLong(api.ErrorMessage()) {
+	switch {
+	case kind == Invalid && IsTooLong(api.ErrorMessage()):
 		kind = TooLong
+	case kind == Invalid && strings.Contains(api.ErrorMessage(), "auto-paused"):
+		// Aurora Serverless beneath a knowledge base: "is resuming after being auto-paused. Please wait a few seconds and try again".
+		kind = Throttled
 	}
 	detail := strings.TrimSuffix(api.ErrorCode()+": "+api.ErrorMessage(), ": ")
 	return s.HTTP(kind, header, detail)

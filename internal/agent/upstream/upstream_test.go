@@ -3,10 +3,15 @@ package upstream_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"agentworker/internal/agent/upstream"
 	"agentworker/internal/task"
@@ -110,4 +115,34 @@ func TestTheCallersOwnTimeIsNoFaultOfTheService(t *testing.T) {
 	if err := service.Transport(t.Context(), context.DeadlineExceeded); task.FailureOf(err).Code != "MODEL_TIMEOUT" || task.IsPermanent(err) {
 		t.Errorf("got %v, want MODEL_TIMEOUT", err)
 	}
+}
+
+func TestErrorsThatSayMoreThanTheirKind(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		err       error
+		code      string
+		permanent bool
+	}{
+		"context limit": {answered(400, "ValidationException", "input length and `max_tokens` exceed context limit: 199000 + 4096 > 200000"), "MODEL_INPUT_TOO_LONG", true},
+		"another":       {answered(400, "ValidationException", "no such field"), "MODEL_REQUEST_INVALID", true},
+		// What a knowledge base says whose Aurora Serverless sleeps.
+		"a database that sleeps": {answered(400, "ValidationException", "The Aurora DB instance x is resuming after being auto-paused. Please wait a few seconds and try again"), "MODEL_THROTTLED", false},
+		"another region":         {answered(301, "PermanentRedirect", "must be addressed using the specified endpoint"), "MODEL_NOT_FOUND", true},
+		// What the SDK gives when the endpoint of the credentials fails: no answer of the service at all.
+		"no credentials": {fmt.Errorf("get credentials: %w", &smithy.GenericAPIError{Code: "InternalServerError", Message: "later"}), "MODEL_UNAVAILABLE", false},
+	} {
+		err := service.AWS(t.Context(), tt.err)
+		if got := task.FailureOf(err); got.Code != tt.code || task.IsPermanent(err) != tt.permanent {
+			t.Errorf("%s: got %+v, permanent %t, want %s, permanent %t", name, got, task.IsPermanent(err), tt.code, tt.permanent)
+		}
+	}
+}
+
+// answered is an error as the SDK gives it.
+func answered(status int, code, message string) error {
+	return &awshttp.ResponseError{ResponseError: &smithyhttp.ResponseError{
+		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status, Header: http.Header{}}},
+		Err:      &smithy.GenericAPIError{Code: code, Message: message},
+	}}
 }
