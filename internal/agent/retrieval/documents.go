@@ -75,11 +75,15 @@ func Read(ctx context.Context, files fs.FS) ([]agent.Passage, error) {
 		case entry.IsDir() || !isText(name):
 			return nil
 		}
-		content, err := fs.ReadFile(files, name)
+		info, err := fs.Stat(files, name) // the entry itself may be a link
 		if err != nil {
 			return err
 		}
-		if err := c.room(name, int64(len(content))); err != nil {
+		if err := c.room(name, info.Size()); err != nil {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
 			return err
 		}
 		c.add(name, content)

@@ -112,6 +112,32 @@ func TestCollectionIsBounded(t *testing.T) {
 	}
 }
 
+// A folder may hold a log of many gigabytes that is called .txt: it is refused before it is read.
+func TestReadLooksAtSizesFirst(t *testing.T) {
+	t.Parallel()
+	_, err := retrieval.Read(t.Context(), huge{fstest.MapFS{"log.txt": {Data: []byte("x")}}})
+	if err == nil || !strings.Contains(err.Error(), `document "log.txt" is larger than 4 MB`) {
+		t.Errorf("got %v, want that the document is too large", err)
+	}
+}
+
+// huge is a file system whose files say that they have many gigabytes, and must not be read.
+type huge struct{ fstest.MapFS }
+
+func (h huge) ReadFile(name string) ([]byte, error) { return nil, fmt.Errorf("%s was read", name) }
+
+func (h huge) Stat(name string) (fs.FileInfo, error) {
+	info, err := h.MapFS.Stat(name)
+	if err != nil || info.IsDir() {
+		return info, err
+	}
+	return hugeFile{info}, nil
+}
+
+type hugeFile struct{ fs.FileInfo }
+
+func (hugeFile) Size() int64 { return 20 << 30 }
+
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -2,13 +2,14 @@ package retrieval_test
 
 import (
 	"context"
-	"encoding/xml"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +49,8 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 type bucket struct {
 	mu      sync.Mutex
 	objects map[string]string
-	failed  int // the status of every answer; 0: none
+	gone    map[string]string // keys that are listed and cannot be read, with S3's code for it
+	failed  int               // the status of every answer; 0: none
 	reads   int
 }
 
@@ -62,14 +64,20 @@ func (b *bucket) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(b.failed)
 		fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
 	case listing:
-		b.list(w, r.URL.Query().Get("prefix"), r.URL.Query().Get("continuation-token"))
+		b.list(w, r.URL.Query())
+	case b.gone[key] != "":
+		w.WriteHeader(map[string]int{"NoSuchKey": http.StatusNotFound, "InvalidObjectState": http.StatusForbidden}[b.gone[key]])
+		fmt.Fprintf(w, `<Error><Code>%s</Code><Message>words</Message></Error>`, b.gone[key])
 	default:
 		b.reads++
 		_, _ = io.WriteString(w, b.objects[key])
 	}
 }
 
-func (b *bucket) list(w http.ResponseWriter, prefix, after string) {
+// list writes keys as S3 does: without an encoding a control character makes the list one that no XML parser reads.
+func (b *bucket) list(w http.ResponseWriter, q url.Values) {
+	prefix, encoding := q.Get("prefix"), q.Get("encoding-type")
+	after, _ := url.QueryUnescape(q.Get("continuation-token"))
 	var keys []string
 	for key := range b.objects {
 		if strings.HasPrefix(key, prefix) && key > after {
@@ -80,13 +88,18 @@ func (b *bucket) list(w http.ResponseWriter, prefix, after string) {
 	more := len(keys) > 2
 	keys = keys[:min(2, len(keys))]
 	fmt.Fprintf(w, `<ListBucketResult><IsTruncated>%t</IsTruncated>`, more)
+	if encoding != "" {
+		fmt.Fprintf(w, "<EncodingType>%s</EncodingType>", encoding)
+	}
 	for _, key := range keys {
-		fmt.Fprint(w, "<Contents><Key>")
-		_ = xml.EscapeText(w, []byte(key))
-		fmt.Fprintf(w, "</Key><Size>%d</Size></Contents>", len(b.objects[key]))
+		escaped := strings.ReplaceAll(html.EscapeString(key), "\x01", "&#x1;")
+		if encoding == "url" {
+			escaped = url.QueryEscape(key)
+		}
+		fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>%d</Size></Contents>", escaped, len(b.objects[key]))
 	}
 	if more {
-		fmt.Fprintf(w, "<NextContinuationToken>%s</NextContinuationToken>", keys[1])
+		fmt.Fprintf(w, "<NextContinuationToken>%s</NextContinuationToken>", url.QueryEscape(keys[1]))
 	}
 	fmt.Fprint(w, `</ListBucketResult>`)
 }
@@ -143,6 +156,47 @@ func TestS3ThatCannotBeReadIsTriedAgain(t *testing.T) {
 	b.mu.Unlock()
 	if got := retrieve(t, documents, "How many days of holiday?", 3); len(got) != 1 {
 		t.Errorf("once it can be read: got %q", names(got))
+	}
+}
+
+func TestS3KeysOfAnyForm(t *testing.T) {
+	t.Parallel()
+	keys := []string{"a+b.md", "a b%2B.md", "a&amp;<b>.md", "费用 ☂.md", "d//e.md", "q?x=1#y.md", "control\x01.md", "x'y\"z.txt"}
+	b := &bucket{objects: map[string]string{"picture\x01.png": "x"}}
+	for _, key := range keys {
+		b.objects[key] = "The printer stands in the cellar."
+	}
+	got := retrieve(t, retrieval.S3(awsAt(serve(t, b.serve)), "docs", ""), "Where is the printer?", 100)
+	var found []string
+	for _, p := range got {
+		found = append(found, p.Document)
+	}
+	for _, key := range keys {
+		if !slices.Contains(found, strings.TrimSuffix(key, ".md")) {
+			t.Errorf("%q is not found among %q", key, found)
+		}
+	}
+}
+
+// A document that is deleted while the bucket is read is no reason to fail a question for good.
+func TestS3DocumentThatIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := &bucket{
+		objects: map[string]string{"a.md": "# Old\n\nThe printer was upstairs.", "b.md": "# New\n\nThe printer stands in the cellar."},
+		gone:    map[string]string{"a.md": "NoSuchKey"},
+	}
+	got := retrieve(t, retrieval.S3(awsAt(serve(t, b.serve)), "docs", ""), "Where is the printer?", 3)
+	if len(got) != 1 || got[0].Document != "b" {
+		t.Errorf("got %q, want what is still there", names(got))
+	}
+}
+
+func TestS3DocumentThatCannotBeReadIsNamed(t *testing.T) {
+	t.Parallel()
+	b := &bucket{objects: map[string]string{"help/a.md": "x", "help/old.md": "y"}, gone: map[string]string{"help/old.md": "InvalidObjectState"}}
+	_, err := retrieval.S3(awsAt(serve(t, b.serve)), "docs", "help").Retrieve(t.Context(), "x", 1)
+	if failure := task.FailureOf(err); failure.Code != "RETRIEVAL_ACCESS_DENIED" || !strings.Contains(failure.Message, `"old.md"`) {
+		t.Errorf("got %+v, want RETRIEVAL_ACCESS_DENIED and the document's name", failure)
 	}
 }
 

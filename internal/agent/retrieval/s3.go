@@ -4,14 +4,19 @@ package retrieval
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
 
 	"agentworker/internal/agent"
+	"agentworker/internal/agent/upstream"
 )
 
 // s3Downloads is how many objects are read at once.
@@ -35,14 +40,22 @@ func S3(c aws.Config, bucket, prefix string) *Loaded {
 func readBucket(ctx context.Context, client *s3.Client, bucket, prefix string) ([]agent.Passage, error) {
 	var c collection
 	var names []string
-	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &bucket, Prefix: &prefix})
+	// Without the encoding one object whose key holds a control character makes the list no XML.
+	// Source: Amazon S3 API Reference, "ListObjectsV2".
+	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &bucket, Prefix: &prefix, EncodingType: types.EncodingTypeUrl})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, service.AWS(ctx, err)
 		}
 		for _, object := range page.Contents {
-			name := strings.TrimPrefix(aws.ToString(object.Key), prefix)
+			key := aws.ToString(object.Key)
+			if page.EncodingType == types.EncodingTypeUrl {
+				if key, err = url.QueryUnescape(key); err != nil {
+					return nil, service.Fail(upstream.BadAnswer, "a key in its list cannot be read")
+				}
+			}
+			name := strings.TrimPrefix(key, prefix)
 			if !isText(name) || strings.HasPrefix(name, ".") || strings.Contains(name, "/.") {
 				continue
 			}
@@ -58,12 +71,14 @@ func readBucket(ctx context.Context, client *s3.Client, bucket, prefix string) (
 	g.SetLimit(s3Downloads)
 	for i, name := range names {
 		g.Go(func() (err error) {
-			contents[i], err = readObject(reading, client, bucket, prefix+name)
-			return err
+			if contents[i], err = readObject(reading, client, bucket, prefix+name); err != nil {
+				return fmt.Errorf("document %q: %w", name, service.AWS(ctx, err))
+			}
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, service.AWS(ctx, err)
+		return nil, err
 	}
 	for i, name := range names { // S3 lists in the order of the names
 		c.add(name, contents[i])
@@ -71,8 +86,13 @@ func readBucket(ctx context.Context, client *s3.Client, bucket, prefix string) (
 	return c.passages, nil
 }
 
+// readObject gives nothing for an object that has been deleted since it was listed.
 func readObject(ctx context.Context, client *s3.Client, bucket, key string) ([]byte, error) {
 	out, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: &key})
+	var deleted *types.NoSuchKey
+	if errors.As(err, &deleted) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
