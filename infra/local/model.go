@@ -15,6 +15,8 @@ import (
 var modelVariables = []string{
 	"MODEL", "MODEL_TIMEOUT", "MAX_TOKENS_PER_TASK", "OPENAI_BASE_URL", "OPENAI_API_KEY", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
 	"OPENAI_API_KEY_SECRET", "OPENAI_API_KEY_PARAMETER",
+	// The way out of a network that has a proxy, and whom to trust there.
+	"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CA_BUNDLE",
 }
 
 // outside is what the worker gets to reach its model and documents with.

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bufio"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,8 @@ import (
 	"agentworker/internal/agent/model/modeltest"
 )
 
-// The worker asks a model in AWS with the profile's credentials, in the profile's region.
+// The worker asks a model in AWS with the profile's credentials, in the profile's region, and trusts whom the shell says: the
+// proxy of a company may answer with a certificate of its own.
 func TestAModelInAWSIsAskedAsTheProfileSays(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -38,13 +40,17 @@ func TestAModelInAWSIsAskedAsTheProfileSays(t *testing.T) {
 	}
 	signed := make(chan string, 10)
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(behind) }}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signed <- r.Header.Get("Authorization")
 		forward.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
+	bundle := filepath.Join(home, "bundle.pem")
+	if err := os.WriteFile(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
 
-	cmd := chain(t, "MODEL=bedrock:a-model", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME="+front.URL, "AWS_PROFILE=work", "AWS_REGION=", "AWS_ACCESS_KEY_ID=",
+	cmd := chain(t, "MODEL=bedrock:a-model", "AWS_CA_BUNDLE="+bundle, "AWS_ENDPOINT_URL_BEDROCK_RUNTIME="+front.URL, "AWS_PROFILE=work", "AWS_REGION=", "AWS_ACCESS_KEY_ID=",
 		"AWS_CONFIG_FILE="+filepath.Join(home, "config"), "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(home, "credentials"))
 	lines, out, problems := up(t, cmd)
 	api := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`).FindString(out.String())

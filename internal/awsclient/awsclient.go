@@ -37,6 +37,17 @@ func HTTPClient(answerTimeout time.Duration) *http.Client {
 	}
 }
 
+// Waiting is the client of a configuration that [Load] made, which trusts whom that says, with another limit on the wait for
+// an answer to begin; 0: none. In the place of any other client it is [HTTPClient].
+func Waiting(c aws.HTTPClient, answerTimeout time.Duration) aws.HTTPClient {
+	if p, ok := c.(plainBody); ok {
+		if b, ok := p.HTTPClient.(*awshttp.BuildableClient); ok {
+			return Plain(b.WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = answerTimeout }))
+		}
+	}
+	return HTTPClient(answerTimeout)
+}
+
 // Plain sends requests with bodies that net/http can only read.
 func Plain(c aws.HTTPClient) aws.HTTPClient { return plainBody{c} }
 

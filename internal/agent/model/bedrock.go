@@ -45,7 +45,7 @@ func NewBedrock(c BedrockConfig) *Bedrock {
 		return bedrockruntime.NewFromConfig(c.AWS, func(o *bedrockruntime.Options) {
 			o.Retryer = aws.NopRetryer{}
 			// A model thinks for longer than other AWS calls may take to answer.
-			o.HTTPClient = awsclient.HTTPClient(0)
+			o.HTTPClient = awsclient.Waiting(c.AWS.HTTPClient, 0)
 		})
 	})}
 }

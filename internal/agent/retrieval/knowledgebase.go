@@ -46,7 +46,7 @@ func NewKnowledgeBase(c aws.Config, id string) *KnowledgeBase {
 	return &KnowledgeBase{id: id, client: sync.OnceValue(func() *kb.Client {
 		return kb.NewFromConfig(c, func(o *kb.Options) {
 			o.Retryer = aws.NopRetryer{}
-			o.HTTPClient = awsclient.HTTPClient(knowledgeBaseTimeout)
+			o.HTTPClient = awsclient.Waiting(c.HTTPClient, knowledgeBaseTimeout)
 		})
 	})}
 }
