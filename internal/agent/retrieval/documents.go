@@ -1,6 +1,7 @@
 package retrieval
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
 
 	"agentworker/internal/agent"
 	"agentworker/internal/agent/text"
@@ -53,7 +56,17 @@ func (c *collection) room(name string, size int64) error {
 }
 
 func (c *collection) add(name string, content []byte) {
-	c.passages = append(c.passages, cut(strings.TrimSuffix(name, ".md"), string(content))...)
+	c.passages = append(c.passages, cut(strings.TrimSuffix(name, ".md"), decode(content))...)
+}
+
+// decode reads UTF-16, which some editors on Windows call Unicode, by its byte order mark, and everything else as UTF-8.
+func decode(content []byte) string {
+	if bytes.HasPrefix(content, []byte("\xFF\xFE")) || bytes.HasPrefix(content, []byte("\xFE\xFF")) {
+		if decoded, err := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewDecoder().Bytes(content); err == nil {
+			return string(decoded)
+		}
+	}
+	return string(content)
 }
 
 // Read cuts the Markdown and text files of a file system into passages, in the order of their names. A document is named

@@ -29,6 +29,8 @@ func TestRead(t *testing.T) {
 		".git/x.md":    {Data: []byte("hidden")},
 		"sub/.x.md":    {Data: []byte("hidden")},
 		"bad.txt":      {Data: []byte("not \xFF UTF-8")},
+		"wide.txt":     {Data: []byte("\xFF\xFEW\x00i\x00d\x00e\x00\r\x00\n\x00\x87\x65")},
+		"wider.txt":    {Data: []byte("\xFE\xFF\x65\x87\xD8\x3D\xDE\x42")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +42,8 @@ func TestRead(t *testing.T) {
 		{Document: "sub/D.MD", Number: 1, Title: "Loud", Text: "right below"},
 		{Document: "sub/b.zh", Number: 1, Text: "没有标题。"},
 		{Document: "sub/c.txt", Number: 1, Text: "Plain text."},
+		{Document: "wide.txt", Number: 1, Text: "Wide\n文"},
+		{Document: "wider.txt", Number: 1, Text: "文🙂"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("passages (-want +got):\n%s", diff)
