@@ -8,6 +8,7 @@ import (
 	"agentworker/internal/agent"
 	"agentworker/internal/agent/chat"
 	"agentworker/internal/agent/text"
+	"agentworker/internal/agent/upstream"
 )
 
 // maxAnswerTokens bounds one answer. It is room for several pages, and for a model that thinks before it writes.
@@ -44,6 +45,9 @@ func (a Answerer) Generate(ctx context.Context, r agent.Request) (agent.Answer, 
 	}
 	answer := agent.Answer{Model: said.Model, Usage: said.Usage}
 	answer.Text, answer.Citations = cite(said.Text, r.Passages)
+	if strings.TrimSpace(answer.Text) == "" {
+		return agent.Answer{}, service.Fail(upstream.BadAnswer, "it is nothing but marks of passages that it was not given")
+	}
 	if said.Stop == chat.StopLength {
 		answer.Text += " …"
 	}

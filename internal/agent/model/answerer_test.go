@@ -12,6 +12,7 @@ import (
 	"agentworker/internal/agent/chat"
 	"agentworker/internal/agent/model"
 	"agentworker/internal/agent/model/modeltest"
+	"agentworker/internal/task"
 )
 
 var numbered = []agent.Passage{
@@ -30,6 +31,15 @@ type scripted struct {
 func (s *scripted) Complete(_ context.Context, r chat.Request) (chat.Response, error) {
 	s.asked = append(s.asked, r)
 	return s.says, s.err
+}
+
+// Of such an answer nothing would be left: a result without a word in it.
+func TestAnswerOfInventedMarksIsAnotherTry(t *testing.T) {
+	t.Parallel()
+	_, err := model.Answerer{Model: &scripted{says: chat.Response{Text: "【7】 [9]\n"}}}.Generate(t.Context(), agent.Request{Question: "What?", Passages: numbered})
+	if err == nil || task.FailureOf(err).Code != "MODEL_BAD_ANSWER" || task.IsPermanent(err) {
+		t.Errorf("got %v, want MODEL_BAD_ANSWER and a retry", err)
+	}
 }
 
 func TestMarksBecomeCitations(t *testing.T) {

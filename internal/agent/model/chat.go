@@ -65,7 +65,7 @@ func arguments(in jsontext.Value) string {
 
 // input makes valid JSON of a call's arguments: what is none, which no tool accepts, becomes a string.
 func input(arguments string) jsontext.Value {
-	if strings.TrimSpace(arguments) == "" {
+	if blank := strings.TrimSpace(arguments); blank == "" || blank == "null" { // how a call without arguments is written
 		return jsontext.Value("{}")
 	}
 	if v := jsontext.Value(arguments); v.IsValid() && v.Kind() != '"' {

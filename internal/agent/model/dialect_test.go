@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -106,5 +107,17 @@ func TestDelayOfAnErrorInAnotherForm(t *testing.T) {
 	_, err := askRaw(t, 429, http.Header{"Retry-After": {"7"}}, `{"detail":"slower"}`)
 	if d, ok := task.Delay(err); d != 7*time.Second || !ok || !strings.HasSuffix(err.Error(), ": slower") {
 		t.Errorf("got %v, %t, %v, want 7 s and the server's words", d, ok, err)
+	}
+}
+
+func TestServerWithAnUnknownCertificate(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	_, err := model.NewOpenAI(model.OpenAIConfig{Model: "some-model", BaseURL: s.URL + "/v1"}).Complete(t.Context(), user("hello"))
+	if task.FailureOf(err).Code != "MODEL_UNAVAILABLE" || task.IsPermanent(err) || !strings.HasSuffix(err.Error(), "its certificate is not trusted") {
+		t.Errorf("got %v, want MODEL_UNAVAILABLE that says so", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 
@@ -20,7 +21,13 @@ type Key struct {
 }
 
 // FixedKey is a key that is known.
-func FixedKey(value string) *Key { return newKey(nil, strings.TrimSpace(value)) }
+func FixedKey(value string) *Key {
+	value = strings.TrimSpace(value)
+	if _, err := header(value); err != nil {
+		return newKey(func(context.Context) (string, error) { return "", err }, "")
+	}
+	return newKey(nil, value)
+}
 
 func newKey(load func(context.Context) (string, error), value string) *Key {
 	k := &Key{load: load, turn: make(chan struct{}, 1), value: value}
@@ -31,7 +38,18 @@ func newKey(load func(context.Context) (string, error), value string) *Key {
 	return k
 }
 
-var errNoKey = errors.New("what lies there is neither a key nor a JSON object with the member OPENAI_API_KEY")
+var (
+	errNoKey    = errors.New("what lies there is neither a key nor a JSON object with the member OPENAI_API_KEY")
+	errNoHeader = errors.New("the key holds a line break or another control character")
+)
+
+// header refuses what cannot be sent as a part of a header.
+func header(key string) (string, error) {
+	if strings.ContainsFunc(key, unicode.IsControl) {
+		return "", errNoHeader
+	}
+	return key, nil
+}
 
 func secretText(s string) (string, error) {
 	s = strings.TrimSpace(s)
@@ -39,20 +57,20 @@ func secretText(s string) (string, error) {
 		if s == "" {
 			return "", errNoKey
 		}
-		return s, nil
+		return header(s)
 	}
 	var members map[string]any
 	if json.Unmarshal([]byte(s), &members) == nil { // its error would quote the secret
 		for _, name := range []string{"OPENAI_API_KEY", "api_key", "key"} {
 			if key, ok := members[name].(string); ok && strings.TrimSpace(key) != "" {
-				return strings.TrimSpace(key), nil
+				return header(strings.TrimSpace(key))
 			}
 		}
 	}
 	return "", errNoKey
 }
 
-// keyStore is where keys come from: AWS Secrets Manager or SSM.
+// keyStore is where keys come from: AWS Secrets Manager, SSM, or the environment.
 var keyStore = upstream.Service{Name: "the store of the model's API key", Prefix: "MODEL_KEY"}
 
 // get is the key, loaded if need be.
@@ -62,8 +80,8 @@ func (k *Key) get(ctx context.Context) (string, error) {
 	}
 	key, err := k.locked(ctx, func() bool { return k.load != nil && k.value == "" })
 	switch {
-	case errors.Is(err, errNoKey):
-		return "", keyStore.Fail(upstream.Invalid, errNoKey.Error())
+	case errors.Is(err, errNoKey), errors.Is(err, errNoHeader):
+		return "", keyStore.Fail(upstream.Invalid, err.Error())
 	case err != nil:
 		return "", keyStore.AWS(ctx, err)
 	}

@@ -142,6 +142,7 @@ func TestKeyThatCannotBeLoaded(t *testing.T) {
 		"no key in it":  {`{"password":"MARKER"}`, "", "MODEL_KEY_REQUEST_INVALID", true},
 		"broken object": {`{"OPENAI_API_KEY":"MARKER`, "", "MODEL_KEY_REQUEST_INVALID", true},
 		"empty":         {" ", "", "MODEL_KEY_REQUEST_INVALID", true},
+		"two lines":     {"MARKER-1\nMARKER-2", "", "MODEL_KEY_REQUEST_INVALID", true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -197,6 +198,15 @@ func TestSecretsStayOutOfErrorsAndLogs(t *testing.T) {
 		if c.Authorization != "Bearer "+secretKey {
 			t.Errorf("authorization: got %q, want the key", c.Authorization)
 		}
+	}
+}
+
+func TestKeyOfTheEnvironmentThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	s := modeltest.Start(t)
+	_, err := openAI(s, model.FixedKey("MARKER-1\nMARKER-2")).Complete(t.Context(), user("hello"))
+	if task.FailureOf(err).Code != "MODEL_KEY_REQUEST_INVALID" || !task.IsPermanent(err) || strings.Contains(err.Error(), "MARKER") || len(s.Calls()) != 0 {
+		t.Errorf("got %v after %d calls, want MODEL_KEY_REQUEST_INVALID, nothing of the key, and no call", err, len(s.Calls()))
 	}
 }
 

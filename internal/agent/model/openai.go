@@ -251,6 +251,7 @@ func (e *exchange) said() *openai.APIError {
 		}
 	}
 	api.Code = in["code"]
+	api.Type, _ = in["type"].(string)
 	if status, ok := api.Code.(float64); ok && api.Message != "" && e.status < http.StatusMultipleChoices && status >= http.StatusMultipleChoices && status < 600 {
 		api.HTTPStatusCode = int(status)
 	}

@@ -4,6 +4,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"agentworker/internal/task"
@@ -88,7 +90,22 @@ func (s Service) Transport(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
 		return s.Fail(Timeout, "")
 	}
-	return s.Fail(Unavailable, "no usable connection")
+	return s.Fail(Unavailable, "no usable connection"+reason(err))
+}
+
+// reason is why there is no connection, where whoever runs the worker can mend it. It holds no address.
+func reason(err error) string {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return ": its host's name is not known"
+	case errors.As(err, &certificate):
+		return ": its certificate is not trusted"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return ": nothing listens at its address"
+	}
+	return ""
 }
 
 // Status is the kind of failure that an HTTP status of 300 or more stands for.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,6 +117,21 @@ func TestTheCallersOwnTimeIsNoFaultOfTheService(t *testing.T) {
 	}
 	if err := service.Transport(t.Context(), context.DeadlineExceeded); task.FailureOf(err).Code != "MODEL_TIMEOUT" || task.IsPermanent(err) {
 		t.Errorf("got %v, want MODEL_TIMEOUT", err)
+	}
+}
+
+// Whoever set the address up is told what is wrong with it, without the address.
+func TestNoConnectionSaysWhy(t *testing.T) {
+	t.Parallel()
+	for want, cause := range map[string]error{
+		"its host's name is not known":   &net.DNSError{Err: "no such host", Name: "host-MARKER", IsNotFound: true},
+		"nothing listens at its address": os.NewSyscallError("connect", syscall.ECONNREFUSED),
+		"no usable connection":           errors.New("MARKER"),
+	} {
+		err := service.Transport(t.Context(), &net.OpError{Op: "dial", Err: cause})
+		if task.FailureOf(err).Code != "MODEL_UNAVAILABLE" || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), "MARKER") {
+			t.Errorf("got %v, want MODEL_UNAVAILABLE that ends in %q, and no address", err, want)
+		}
 	}
 }
 
