@@ -153,7 +153,11 @@ func (m *Bedrock) response(in *bedrockruntime.ConverseOutput) (chat.Response, er
 	if !ok {
 		return chat.Response{}, service.Fail(upstream.BadAnswer, "it has no message")
 	}
-	for _, block := range message.Value.Content {
+	for i, block := range message.Value.Content {
+		// For a block of a kind that it does not know the SDK (bedrockruntime 1.63.13) gives the one before it again, the same pointer.
+		if i > 0 && block == message.Value.Content[i-1] {
+			continue
+		}
 		switch b := block.(type) {
 		case *types.ContentBlockMemberText:
 			out.Text += b.Value

@@ -121,3 +121,17 @@ func TestServerWithAnUnknownCertificate(t *testing.T) {
 		t.Errorf("got %v, want MODEL_UNAVAILABLE that says so", err)
 	}
 }
+
+// A kind of block that the SDK does not know yet must not make the one before it count twice: a tool would be called twice.
+func TestBlocksOfBedrockThatAreNotKnown(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"output":{"message":{"role":"assistant","content":[{"new":{}},{"reasoningContent":{"reasoningText":{"text":"hm"}}},`+
+			`{"text":"Hi"},{"new":{}},{"new":{}},{"text":"Hi"},{"toolUse":{"toolUseId":"a","name":"t","input":{}}},{"new":{}}]}},"stopReason":"tool_use"}`)
+	}))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	got, err := model.NewBedrock(model.BedrockConfig{Model: "some-model", AWS: awsAt(s.URL)}).Complete(t.Context(), user("hello"))
+	if err != nil || got.Text != "HiHi" || len(got.ToolCalls) != 1 {
+		t.Errorf("got %+v, %v, want each text and the call once", got, err)
+	}
+}
