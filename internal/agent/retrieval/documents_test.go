@@ -173,6 +173,9 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%s: got %v, want that it is not a folder", path, err)
 		}
 	}
+	if _, err := retrieval.Folder(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "holds no Markdown or text file") {
+		t.Errorf("an empty folder: got %v, want that nothing is in it", err)
+	}
 }
 
 // BenchmarkIndex is what a cold start and a question cost with a collection of 2,000 documents in two languages.

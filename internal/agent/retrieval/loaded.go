@@ -35,6 +35,9 @@ func Folder(ctx context.Context, path string) (*Loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the documents in %q: %w", path, err)
 	}
+	if len(passages) == 0 {
+		return nil, fmt.Errorf("%q holds no Markdown or text file with something in it", path)
+	}
 	return Load(func(context.Context) ([]agent.Passage, error) { return passages, nil }), nil
 }
 

@@ -200,6 +200,23 @@ func TestS3DocumentThatCannotBeReadIsNamed(t *testing.T) {
 	}
 }
 
+// With a prefix that is misspelled, or filled later, every answer would be that the documents do not say.
+func TestS3PrefixWithoutDocuments(t *testing.T) {
+	t.Parallel()
+	b := &bucket{objects: map[string]string{"help/a.pdf": "%PDF", "help/empty.md": ""}}
+	documents := retrieval.S3(awsAt(serve(t, b.serve)), "docs", "help")
+	_, err := documents.Retrieve(t.Context(), "Where is the printer?", 3)
+	if err == nil || task.FailureOf(err).Code != "RETRIEVAL_NOT_FOUND" || !task.IsPermanent(err) || !strings.Contains(err.Error(), "below s3://docs/help/") {
+		t.Errorf("got %v, want RETRIEVAL_NOT_FOUND with the place", err)
+	}
+	b.mu.Lock()
+	b.objects["help/b.md"] = "The printer stands in the cellar."
+	b.mu.Unlock()
+	if got := retrieve(t, documents, "Where is the printer?", 3); len(got) != 1 {
+		t.Errorf("once there is one: got %q", names(got))
+	}
+}
+
 func TestS3BeyondTheBounds(t *testing.T) {
 	t.Parallel()
 	b := &bucket{objects: map[string]string{"a.md": strings.Repeat("x", retrieval.MaxDocumentBytes+1)}}

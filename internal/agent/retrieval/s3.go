@@ -83,6 +83,10 @@ func readBucket(ctx context.Context, client *s3.Client, bucket, prefix string) (
 	for i, name := range names { // S3 lists in the order of the names
 		c.add(name, contents[i])
 	}
+	if len(c.passages) == 0 {
+		// Nothing is kept of it: the next query looks again.
+		return nil, service.Fail(upstream.NotFound, fmt.Sprintf("no Markdown or text file with something in it lies below s3://%s/%s", bucket, prefix))
+	}
 	return c.passages, nil
 }
 
