@@ -112,7 +112,7 @@ func (e *Engine) do(op func(now time.Time) error) error {
 	now := e.clock.Now()
 	e.settle(now)
 	err := op(now)
-	written := e.store.latest()
+	written := e.store.commit()
 	e.mu.Unlock()
 	if werr := written.wait(); werr != nil {
 		return fmt.Errorf("store the operation: %w", werr)

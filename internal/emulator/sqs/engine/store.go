@@ -27,8 +27,10 @@ const (
 
 const keyLast = "last"
 
-// store writes what the engine changes. The engine hands over changes under its lock; one goroutine
-// writes all that came together in one transaction, and an operation is answered after that.
+// store writes what the engine changes. The engine hands over an operation's changes under its lock; one
+// goroutine writes all that came together in one transaction, and an operation is answered after that.
+// No operation is divided over two transactions: a kill between them would lose a message that moves from
+// one queue to another.
 //
 // The file is not synced: a write that the kernel has taken outlives the process, however it is
 // killed, and bbolt never overwrites pages that the last complete transaction uses, so that a kill
@@ -36,7 +38,8 @@ const keyLast = "last"
 //
 // All methods that record changes do nothing on a nil store, which is how an engine in memory works.
 type store struct {
-	db *bolt.DB
+	db        *bolt.DB
+	operation []change // under way; the engine's lock guards it
 
 	mu      sync.Mutex
 	pending *batch // collects changes
@@ -172,13 +175,21 @@ func deletePrefix(bucket *bolt.Bucket, prefix []byte) error {
 	return nil
 }
 
-// latest is the batch that the newest change went into.
-func (s *store) latest() *batch {
+// commit hands the operation's changes over and returns the batch that the newest change went into.
+func (s *store) commit() *batch {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.operation) > 0 {
+		s.pending.changes = append(s.pending.changes, s.operation...)
+		s.written, s.operation = s.pending, nil
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
 	return s.written
 }
 
@@ -191,16 +202,7 @@ func (b *batch) wait() error {
 	return b.err
 }
 
-func (s *store) record(changes ...change) {
-	s.mu.Lock()
-	s.pending.changes = append(s.pending.changes, changes...)
-	s.written = s.pending
-	s.mu.Unlock()
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
-}
+func (s *store) record(changes ...change) { s.operation = append(s.operation, changes...) }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 

@@ -1,0 +1,14 @@
+package engine
+
+import bolt "go.etcd.io/bbolt"
+
+// Stored counts the messages in the file at this moment, which are those that a kill would leave.
+func Stored(e *Engine) (n int, err error) {
+	err = e.store.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte(bucketContents)).ForEach(func(_, _ []byte) error {
+			n++
+			return nil
+		})
+	})
+	return n, err
+}
