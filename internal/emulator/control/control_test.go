@@ -213,6 +213,9 @@ func TestScheduleIsTold(t *testing.T) {
 	if _, err = client.DescribeRule(t.Context(), &eventbridge.DescribeRuleInput{Name: aws.String("other")}); code(err) != "ResourceNotFoundException" {
 		t.Errorf("another rule: got %v, want a ResourceNotFoundException", err)
 	}
+	if _, err = client.ListRules(t.Context(), &eventbridge.ListRulesInput{}); code(err) != "UnknownOperationException" || !strings.Contains(err.Error(), "DescribeRule") {
+		t.Errorf("a call that is not served: got %v, want an UnknownOperationException that names those that are", err)
+	}
 }
 
 func TestFunctionIsTold(t *testing.T) {
@@ -236,8 +239,8 @@ func TestFunctionIsTold(t *testing.T) {
 	if err != nil || account.AccountLimit.ConcurrentExecutions != 3 || *account.AccountLimit.UnreservedConcurrentExecutions != 1 {
 		t.Errorf("account: got %+v, %v, want 3 and 1", account.AccountLimit, err)
 	}
-	if _, err := client.GetFunction(t.Context(), &awslambda.GetFunctionInput{FunctionName: name}); err == nil {
-		t.Error("a call that is not served: got no error")
+	if _, err := client.GetFunction(t.Context(), &awslambda.GetFunctionInput{FunctionName: name}); code(err) != "UnknownOperationException" || !strings.Contains(err.Error(), "GetFunctionConfiguration") {
+		t.Errorf("a call that is not served: got %v, want an UnknownOperationException that names those that are", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ func (p *Plane) EventBridge() http.Handler {
 
 // eventBridge makes one call. Source: Amazon EventBridge API Reference, the pages of the calls.
 func (p *Plane) eventBridge(name string, r *http.Request) (any, *fault) {
+	if !slices.Contains([]string{"DescribeRule", "EnableRule", "DisableRule", "ListTargetsByRule"}, name) {
+		return nil, refuse(http.StatusBadRequest, "UnknownOperationException", "There is no "+name+
+			" here: served are DescribeRule, EnableRule, DisableRule and ListTargetsByRule")
+	}
 	var in struct {
 		Name string // of a rule
 		Rule string // the same, in the call for its targets
@@ -45,14 +50,6 @@ func (p *Plane) eventBridge(name string, r *http.Request) (any, *fault) {
 	}
 	settings := s.Settings()
 	switch name {
-	case "DescribeRule":
-		state := "ENABLED"
-		if !s.Enabled() {
-			state = "DISABLED"
-		}
-		return ruleView{
-			settings.Rule, s.ARN(), state, rate(settings.Interval), "default",
-		}, nil
 	case "EnableRule", "DisableRule":
 		s.Enable(name == "EnableRule")
 		return struct{}{}, nil
@@ -62,9 +59,15 @@ func (p *Plane) eventBridge(name string, r *http.Request) (any, *fault) {
 			targets = append(targets, target{fmt.Sprintf("Target%d", i), arn})
 		}
 		return struct{ Targets []target }{targets}, nil
+	default: // DescribeRule
+		state := "ENABLED"
+		if !s.Enabled() {
+			state = "DISABLED"
+		}
+		return ruleView{
+			settings.Rule, s.ARN(), state, rate(settings.Interval), "default",
+		}, nil
 	}
-	return nil, refuse(http.StatusBadRequest, "UnknownOperationException", "There is no "+name+
-		" here: served are DescribeRule, EnableRule, DisableRule and ListTargetsByRule")
 }
 
 type ruleView struct {

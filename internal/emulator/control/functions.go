@@ -44,14 +44,21 @@ func (p *Plane) lambdaRoutes() *http.ServeMux {
 	return mux
 }
 
-// Lambda answers Lambda's calls that are known here and hands the others to next.
+// Lambda answers Lambda's calls that are known here and hands Invoke to next.
 func (p *Plane) Lambda(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := p.lambda.Handler(r); pattern == "" {
+		_, pattern := p.lambda.Handler(r)
+		switch {
+		case pattern != "":
+			p.lambda.ServeHTTP(w, r)
+		case strings.HasSuffix(r.URL.Path, "/invocations"):
 			next.ServeHTTP(w, r)
-			return
+		default:
+			writeFault(w, jsonType, refuse(http.StatusNotFound, "UnknownOperationException", "There is no "+r.Method+" "+r.URL.Path+
+				" here: of Lambda's calls served are Invoke, GetFunctionConfiguration, GetPolicy, AddPermission, RemovePermission, "+
+				"GetFunctionConcurrency, PutFunctionConcurrency, DeleteFunctionConcurrency, GetAccountSettings, "+
+				"ListEventSourceMappings, GetEventSourceMapping and UpdateEventSourceMapping"))
 		}
-		p.lambda.ServeHTTP(w, r)
 	})
 }
 

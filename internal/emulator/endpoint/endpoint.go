@@ -15,6 +15,7 @@ import (
 
 	"agentworker/internal/emulator/cloudformation"
 	"agentworker/internal/emulator/control"
+	"agentworker/internal/emulator/sns"
 )
 
 // Paths of what is no AWS service.
@@ -124,12 +125,12 @@ func (e *Endpoint) served() []string {
 		there bool
 		words string
 	}{
-		{e.config.SQS != nil, "SQS (X-Amz-Target: AmazonSQS.…)"},
+		{e.config.SQS != nil, "SQS (X-Amz-Target: AmazonSQS.…, as SDKs and the CLI send it since November 2023)"},
 		{e.dynamodb != nil, "DynamoDB and its streams (X-Amz-Target: DynamoDB_20120810.… and DynamoDBStreams_20120810.…)"},
 		{e.config.Lambda != nil, "Lambda (/2015-03-31/functions/… and its other paths)"},
 		{e.config.CloudWatch != nil, "CloudWatch (" + control.CloudWatchPath + "…, X-Amz-Target: " + control.CloudWatchTarget + "…)"},
 		{e.config.EventBridge != nil, "EventBridge (X-Amz-Target: " + control.EventBridgeTarget + "…)"},
-		{e.config.SNS != nil, "SNS (a posted form with an Action)"},
+		{e.config.SNS != nil, "SNS (a posted form of Version " + sns.Version + ")"},
 		{e.config.CloudFormation != nil, "CloudFormation (a posted form of Version " + cloudformation.Version + ")"},
 		{e.config.Notifications != nil, "GET " + NotificationsPath},
 		{true, "GET " + HealthPath},

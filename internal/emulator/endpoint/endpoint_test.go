@@ -145,6 +145,29 @@ func TestFormsFindTheirServiceByTheirVersion(t *testing.T) {
 	}
 }
 
+// An SDK of before November 2023 sends SQS forms.
+func TestFormsOfOtherServicesAreToldWhatIsServed(t *testing.T) {
+	t.Parallel()
+	topics, err := sns.New(sns.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEndpoint(t, endpoint.Config{SQS: says("sqs"), SNS: topics})
+	for form, want := range map[string]string{
+		"Action=ListQueues&Version=2012-11-05":        "ListQueues for version 2012-11-05: served here are SQS (X-Amz-Target: AmazonSQS.…",
+		"Action=GetCallerIdentity&Version=2011-06-15": "GetCallerIdentity for version 2011-06-15: served here are SQS (",
+		"Action=Subscribe&Version=2010-03-31":         "Subscribe for version 2010-03-31: served here are Publish, ",
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:4566/", strings.NewReader(form))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		if got := w.Body.String(); w.Code != 400 || !strings.Contains(got, "<Code>InvalidAction</Code>") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %d %s, want 400 InvalidAction and %q", form, w.Code, got, want)
+		}
+	}
+}
+
 func TestWebPagesAndForeignNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, endpoint.Config{SQS: says("sqs"), Notifications: says("notifications")})

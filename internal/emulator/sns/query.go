@@ -12,7 +12,8 @@ import (
 
 const (
 	namespace = "http://sns.amazonaws.com/doc/2010-03-31/"
-	version   = "2010-03-31"
+	// Version of the API, as its forms name it.
+	Version = "2010-03-31"
 )
 
 func invalid(format string, args ...any) *awsquery.Error {
@@ -24,7 +25,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.protocol.
 
 func (s *Server) service() awsquery.Service {
 	return awsquery.Service{
-		Namespace: namespace, Version: version,
+		Namespace: namespace, Version: Version,
 		Actions: map[string]awsquery.Action{
 			"Publish": s.callPublish, "CreateTopic": s.callCreateTopic, "ListTopics": s.callListTopics,
 			"GetTopicAttributes": s.callGetTopicAttributes, "SetTopicAttributes": s.callSetTopicAttributes,
