@@ -128,3 +128,38 @@ func TestMoveTasksKeepTheirOrderOverARestart(t *testing.T) {
 		}
 	}
 }
+
+// Test suites make queues under ever new names.
+func TestDeletedQueuesAreForgotten(t *testing.T) {
+	t.Parallel()
+	clock := clockwork.NewFakeClock()
+	opts := engine.Options{Clock: clock, Dir: t.TempDir()}
+	e := open(t, opts)
+	for i := range 5 {
+		dead := fmt.Sprint("dead", i)
+		create(t, e, dead)
+		arn := "arn:aws:sqs:us-east-1:000000000000:" + dead
+		policy := map[string]string{"RedrivePolicy": `{"deadLetterTargetArn":"` + arn + `","maxReceiveCount":1}`}
+		if err := e.CreateQueue("work", policy, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.StartMove(arn, "", 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"work", dead} {
+			if err := e.DeleteQueue(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clock.Advance(time.Minute)
+	}
+	if names, tasks := engine.Remembered(e); names > 2 || tasks > 0 {
+		t.Errorf("%d names and %d tasks are kept, want the last minute's two names and no task", names, tasks)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, tasks := engine.Remembered(open(t, opts)); tasks > 0 {
+		t.Errorf("%d tasks are kept over a restart, want none", tasks)
+	}
+}

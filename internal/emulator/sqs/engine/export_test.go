@@ -12,3 +12,10 @@ func Stored(e *Engine) (n int, err error) {
 	})
 	return n, err
 }
+
+// Remembered counts what is kept of queues that are gone, and the move tasks.
+func Remembered(e *Engine) (names, tasks int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.deleted), len(e.tasks)
+}

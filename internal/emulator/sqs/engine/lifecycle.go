@@ -74,12 +74,14 @@ func sameAttributes(q *queue, wanted, given map[string]string) error {
 	return nil
 }
 
-// DeleteQueue deletes the queue and all messages in it.
+// DeleteQueue deletes the queue, all messages in it, and the tasks that move messages out of it.
 func (e *Engine) DeleteQueue(name string) error {
 	return e.on(name, func(q *queue, now time.Time) error {
 		delete(e.queues, name)
+		maps.DeleteFunc(e.deleted, func(_ string, at time.Time) bool { return !now.Before(at.Add(reuse)) })
 		e.deleted[name] = now
 		e.store.deleteQueue(q)
+		e.forgetTasks(q.arn, 0)
 		q.look()
 		return nil
 	})

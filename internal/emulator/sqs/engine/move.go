@@ -91,7 +91,7 @@ func (e *Engine) StartMove(source, destination string, rate int) (handle string,
 		t.nextAt = now.Add(t.pace())
 		e.tasks = append(e.tasks, t)
 		e.store.putTask(e, t)
-		e.forgetTasks(source)
+		e.forgetTasks(source, tasksKept)
 		for _, other := range e.queues {
 			other.look() // waiting receives have to know when it goes on
 		}
@@ -101,14 +101,14 @@ func (e *Engine) StartMove(source, destination string, rate int) (handle string,
 	return handle, err
 }
 
-// forgetTasks keeps the newest ones of the source queue.
-func (e *Engine) forgetTasks(source string) {
+// forgetTasks keeps the newest ones of the source queue, at most so many.
+func (e *Engine) forgetTasks(source string, most int) {
 	kept := 0
 	for i := len(e.tasks) - 1; i >= 0; i-- {
 		if e.tasks[i].source != source {
 			continue
 		}
-		if kept++; kept > tasksKept {
+		if kept++; kept > most {
 			e.store.deleteTask(e.tasks[i])
 			e.tasks = slices.Delete(e.tasks, i, i+1)
 		}
