@@ -113,6 +113,24 @@ func TestZeroIsNotTheDefault(t *testing.T) {
 	}
 }
 
+// A header may hold any bytes, where all else that comes is JSON.
+func TestTraceHeaderThatIsNotUTF8HoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t, sqs.Options{Dir: t.TempDir()})
+	url := w.queue("tasks")
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"QueueUrl":"`+url+`","MessageBody":"now"}`))
+	r.Header.Set("X-Amz-Target", "AmazonSQS.SendMessage")
+	r.Header.Set("X-Amzn-Trace-Id", "Root=\xff")
+	rec := httptest.NewRecorder()
+	w.server.ServeHTTP(rec, r)
+	if rec.Code != http.StatusOK {
+		t.Errorf("answer = %d %s, want 200", rec.Code, rec.Body)
+	}
+	if got := system(w.one(url), "AWSTraceHeader"); got != "" {
+		t.Errorf("trace header = %q, want none", got)
+	}
+}
+
 func TestClosedServerAnswers500(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

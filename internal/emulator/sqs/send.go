@@ -1,6 +1,8 @@
 package sqs
 
 import (
+	"unicode/utf8"
+
 	"agentworker/internal/emulator/sqs/engine"
 )
 
@@ -83,7 +85,8 @@ func (c *call) outgoing(in outgoing) (engine.Outgoing, *engine.Error) {
 }
 
 // traceHeader takes the one system attribute that can be sent; without it, the trace header of the
-// HTTP request is kept, which is how a traced function's messages continue its trace.
+// HTTP request is kept, which is how a traced function's messages continue its trace. One that is not
+// UTF-8, as all else that is kept is, is no trace.
 func (c *call) traceHeader(in map[string]attributeValue) (string, *engine.Error) {
 	for name := range in {
 		if name != "AWSTraceHeader" {
@@ -93,7 +96,10 @@ func (c *call) traceHeader(in map[string]attributeValue) (string, *engine.Error)
 	}
 	given, ok := in["AWSTraceHeader"]
 	if !ok {
-		return c.http.Header.Get("X-Amzn-Trace-Id"), nil
+		if of := c.http.Header.Get("X-Amzn-Trace-Id"); utf8.ValidString(of) {
+			return of, nil
+		}
+		return "", nil
 	}
 	if given.DataType != "String" || given.StringValue == nil || *given.StringValue == "" {
 		return "", refuse(engine.InvalidParameterValue,
