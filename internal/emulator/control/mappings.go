@@ -111,7 +111,7 @@ func (p *Plane) updateMapping(r *http.Request) (any, *fault) {
 	if bad := read(r, &in); bad != nil {
 		return nil, bad
 	}
-	err := m.Update(func(c *mapping.Config, enabled *bool) error {
+	err := m.Update(r.Context(), func(c *mapping.Config, enabled *bool) error {
 		if in.Enabled != nil {
 			*enabled = *in.Enabled
 		}

@@ -48,16 +48,23 @@ func (m *Managed) State() State {
 }
 
 // Update changes the settings and, when the mapping runs, has it go on with the new ones: what it works on ends first.
-// The error is that of [New] or of change, and then nothing has changed.
-func (m *Managed) Update(change func(config *Config, enabled *bool) error) error {
+// The error is that of [New] or of change, or what [Mapping.Run] would fail with at its start, and then nothing has
+// changed: a queue that has been changed meanwhile, or is gone, does not end what runs.
+func (m *Managed) Update(ctx context.Context, change func(config *Config, enabled *bool) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	config, enabled := m.config, m.enabled
 	if err := change(&config, &enabled); err != nil {
 		return err
 	}
-	if _, err := New(config); err != nil {
+	next, err := New(config)
+	if err != nil {
 		return err
+	}
+	if enabled {
+		if err := next.check(ctx); err != nil {
+			return err
+		}
 	}
 	m.config, m.enabled, m.modified = config, enabled, time.Now()
 	if m.restart != nil {

@@ -46,7 +46,7 @@ func manage(t *testing.T, q *queue, busy time.Duration) (*mapping.Managed, *log)
 
 func alter(t *testing.T, m *mapping.Managed, change func(*mapping.Config, *bool)) {
 	t.Helper()
-	if err := m.Update(func(c *mapping.Config, enabled *bool) error { change(c, enabled); return nil }); err != nil {
+	if err := m.Update(t.Context(), func(c *mapping.Config, enabled *bool) error { change(c, enabled); return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,12 +120,24 @@ func TestAChangeCutsNoInvocationOff(t *testing.T) {
 func TestAChangeThatAWSWouldRefuseChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := manage(t, newQueue(false, time.Minute), 0)
-		if err := m.Update(func(c *mapping.Config, _ *bool) error { c.BatchSize = 20_000; return nil }); err == nil {
+		q := newQueue(false, time.Minute)
+		m, l := manage(t, q, 0)
+		synctest.Wait()
+		if err := m.Update(t.Context(), func(c *mapping.Config, _ *bool) error { c.BatchSize = 20_000; return nil }); err == nil {
 			t.Error("a batch of 20,000: got no error")
 		}
+		q.visibility = 5 * time.Second // below the function's 10 s
+		if err := m.Update(t.Context(), func(c *mapping.Config, _ *bool) error { c.BatchSize = 5; return nil }); !errors.Is(err, mapping.ErrVisibilityTooShort) {
+			t.Errorf("a visibility timeout below the function's timeout: got %v, want %v", err, mapping.ErrVisibilityTooShort)
+		}
+		q.send(msg("m2"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if l.text() != "m2" {
+			t.Errorf("got %q delivered, want the mapping to go on as it was", l.text())
+		}
 		refused := errors.New("no")
-		err := m.Update(func(c *mapping.Config, enabled *bool) error { c.BatchSize, *enabled = 5, false; return refused })
+		err := m.Update(t.Context(), func(c *mapping.Config, enabled *bool) error { c.BatchSize, *enabled = 5, false; return refused })
 		if s := m.State(); !errors.Is(err, refused) || !s.Enabled || s.Config.BatchSize != 0 {
 			t.Errorf("got %v and %+v, want nothing changed", err, s)
 		}
