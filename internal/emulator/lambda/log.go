@@ -3,6 +3,7 @@ package lambda
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -47,7 +48,7 @@ func (l *invocationLog) keep(text string) {
 func (l *invocationLog) tail() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last
+	return slices.Clone(l.last) // a late line may still be written
 }
 
 func (l *invocationLog) platform(p *process, format string, args ...any) {
