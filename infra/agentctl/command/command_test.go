@@ -233,3 +233,38 @@ func TestAnInterruptionEndsAWatch(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q, want 130 after what was seen", code, &out, &problems)
 	}
 }
+
+// What an interruption could not end goes on, and is not to be taken for ended.
+func TestAMoveThatCannotBeCancelledSaysSo(t *testing.T) {
+	stack(t, answer("{}"))
+	ctx, interrupt := context.WithCancel(t.Context())
+	received := false
+	queues := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch call := r.Header.Get("X-Amz-Target"); call {
+		case "AmazonSQS.GetQueueAttributes":
+			_, _ = io.WriteString(w, `{"Attributes":{"QueueArn":"arn:aws:sqs:us-east-1:000000000000:x","ApproximateNumberOfMessages":"1"}}`)
+		case "AmazonSQS.ReceiveMessage":
+			if !received {
+				_, _ = io.WriteString(w, `{"Messages":[{"MessageId":"m","ReceiptHandle":"r","Body":"{}","MD5OfBody":"99914b932bd37a50b983c5e7c90ae93b"}]}`)
+			} else {
+				_, _ = io.WriteString(w, `{}`)
+			}
+			received = true
+		case "AmazonSQS.ListMessageMoveTasks":
+			interrupt()
+			_, _ = io.WriteString(w, `{"Results":[{"Status":"RUNNING","TaskHandle":"h"}]}`)
+		case "AmazonSQS.CancelMessageMoveTask":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"__type":"com.amazonaws.sqs#AccessDeniedException","message":"no"}`)
+		default:
+			_, _ = io.WriteString(w, `{}`)
+		}
+	}))
+	t.Cleanup(queues.Close)
+	t.Setenv("AWS_ENDPOINT_URL_SQS", queues.URL)
+	var out, problems bytes.Buffer
+	code := command.Main(ctx, []string{"--local", "dlq", "redrive", "--queue", "tasks"}, command.Streams{In: strings.NewReader(""), Out: &out, Err: &problems})
+	if want := "interrupted: the move of x could not be cancelled and goes on"; code != 130 || !strings.Contains(out.String(), "RUNNING") || !strings.Contains(problems.String(), want) {
+		t.Errorf("exit code %d, %q, %q, want 130 and %q", code, &out, &problems, want)
+	}
+}

@@ -52,7 +52,11 @@ func (s *Session) exit(ctx context.Context, called *cobra.Command, err error) in
 	case err == nil:
 		return exitFine
 	case ctx.Err() != nil:
-		s.Note("agentctl: interrupted")
+		if errors.Is(err, context.Canceled) || errors.Is(err, ErrNo) {
+			s.Note("agentctl: interrupted")
+		} else { // and something did not end with it
+			s.Note("agentctl: interrupted: %v", printable(err.Error()))
+		}
 		return exitInterrupted
 	case err == ErrNo: //nolint:errorlint // a wrapped one has something to say
 		return exitNo

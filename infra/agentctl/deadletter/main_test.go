@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -48,7 +49,10 @@ func startAt(t *testing.T, fifo bool, clock clockwork.Clock) *bench {
 	if err != nil {
 		t.Fatalf("open SQS: %v", err)
 	}
-	web := httptest.NewServer(server)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", clock.Now().UTC().Format(http.TimeFormat))
+		server.ServeHTTP(w, r)
+	}))
 	calls := awsclient.HTTPClient(0)
 	t.Cleanup(func() {
 		calls.CloseIdleConnections()
@@ -415,6 +419,14 @@ func (w *wire) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttribute
 		return nil, err
 	}
 	return w.Client.GetQueueAttributes(ctx, in, o...)
+}
+
+func (w *wire) StartMessageMoveTask(ctx context.Context, in *sqs.StartMessageMoveTaskInput, o ...func(*sqs.Options)) (*sqs.StartMessageMoveTaskOutput, error) {
+	out, err := w.Client.StartMessageMoveTask(ctx, in, o...)
+	if err == nil {
+		err = w.at(w.after, "move", *in.SourceArn)
+	}
+	return out, err
 }
 
 // copies counts the copies by task.

@@ -77,6 +77,7 @@ func (q *Queue) MoveAll(ctx context.Context, rate int, progress func(Move)) (Mov
 			return all, nil
 		}
 		if q.pause(ctx) != nil {
+			all.Status = statusCancelled // of the whole: the task that has ended was not the last
 			return all, ctx.Err()
 		}
 	}
@@ -91,6 +92,8 @@ func (q *Queue) moveOnce(ctx context.Context, from, to string, rate int, progres
 	started, joined := "", false
 	if out, err := q.SQS.StartMessageMoveTask(ctx, in); err == nil {
 		started = aws.ToString(out.TaskHandle)
+	} else if ctx.Err() != nil {
+		return q.cancel(ctx, from, "", false) // it may have begun all the same
 	} else if joined = strings.Contains(err.Error(), "already a task running"); !joined {
 		return Move{}, fmt.Errorf("start to move %s: %w", q.Name(), err)
 	}
@@ -145,6 +148,13 @@ func (q *Queue) cancel(ctx context.Context, arn, handle string, joined bool) (Mo
 	why := ctx.Err()
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer stop()
+	if handle == "" { // nothing has told of it yet
+		m, running, err := q.look(ctx, arn)
+		if err != nil || m.Status != statusRunning {
+			return Move{Queue: q.Name(), Status: statusCancelled}, errors.Join(why, err) // none has begun: that was an earlier one
+		}
+		handle = running
+	}
 	out, err := q.SQS.CancelMessageMoveTask(ctx, &sqs.CancelMessageMoveTaskInput{TaskHandle: &handle})
 	m, _, lookErr := q.look(ctx, arn)
 	m.Joined = joined
@@ -157,5 +167,6 @@ func (q *Queue) cancel(ctx context.Context, arn, handle string, joined bool) (Mo
 	case errors.As(err, &ended) || m.Status != statusRunning:
 		return m, errors.Join(why, lookErr) // it ended by itself just then
 	}
-	return m, fmt.Errorf("the move of %s could not be cancelled and goes on: %w", q.Name(), err)
+	// What SQS says stands in the text alone, so that nobody explains it in the place of this.
+	return m, fmt.Errorf("the move of %s could not be cancelled and goes on: %s", q.Name(), err.Error())
 }

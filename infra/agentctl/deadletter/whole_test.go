@@ -205,3 +205,55 @@ func TestAWholeQueueIsPurgedOnceInAMinute(t *testing.T) {
 	}
 	b.wantDead(1)
 }
+
+// Somebody hides a part, so that one task does not do, and the interruption comes before the next.
+func TestAnInterruptionBetweenTwoMoves(t *testing.T) {
+	t.Parallel()
+	b := start(t, false)
+	for range 12 {
+		b.dead("echo", "th-1", "MODEL_DOWN")
+	}
+	hidden, err := b.wire.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+		QueueUrl: &b.config.DeadLetterURL, MaxNumberOfMessages: 2, VisibilityTimeout: 60,
+	})
+	if err != nil || len(hidden.Messages) == 0 {
+		t.Fatalf("hide two: got %v, %v", hidden, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	m, err := b.queue().MoveAll(ctx, 0, func(m deadletter.Move) {
+		if m.Status == "COMPLETED" {
+			cancel()
+		}
+	})
+	if want := int64(12 - len(hidden.Messages)); !errors.Is(err, context.Canceled) || m.Status != "CANCELLED" || m.Moved != want || m.ToMove != 12 {
+		t.Errorf("got %+v, %v; want %d of 12 moved, cancelled", m, err, want)
+	}
+}
+
+// The interruption comes while SQS is asked to move: whether it has begun, nobody was told.
+func TestAnInterruptionAsTheMoveBegins(t *testing.T) {
+	t.Parallel()
+	clock := clockwork.NewFakeClockAt(time.Now())
+	b := startAt(t, false, clock)
+	for range 10 {
+		b.dead("echo", "th-1", "MODEL_DOWN")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b.wire.after = func(call, _ string) error {
+		if call != "move" {
+			return nil
+		}
+		cancel()
+		return ctx.Err()
+	}
+	m, err := b.queue().MoveAll(ctx, 1, nil)
+	if !errors.Is(err, context.Canceled) || m.Status != "CANCELLED" {
+		t.Errorf("got %+v, %v; want it cancelled", m, err)
+	}
+	out, err := b.wire.ListMessageMoveTasks(t.Context(), &sqs.ListMessageMoveTasksInput{SourceArn: aws.String("arn:aws:sqs:us-east-1:000000000000:" + b.name)})
+	if err != nil || len(out.Results) != 1 || *out.Results[0].Status != "CANCELLED" {
+		t.Errorf("got %+v, %v; want one task, cancelled", out, err)
+	}
+}
