@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
@@ -33,6 +35,7 @@ type Depth struct {
 	Visible int
 	Hidden  int // in flight: received and neither deleted nor back
 	Delayed int
+	At      time.Time // when SQS answered by its own clock, whole seconds; zero: unknown
 }
 
 // Total is how many messages the queue holds.
@@ -57,7 +60,9 @@ func ReadDepth(ctx context.Context, api API, url string) (Depth, error) {
 		n, _ := strconv.Atoi(out.Attributes[string(name)]) // absent: 0
 		return n
 	}
+	at, _ := awsmiddleware.GetServerTime(out.ResultMetadata)
 	return Depth{
+		At:      at,
 		ARN:     out.Attributes[string(types.QueueAttributeNameQueueArn)],
 		Visible: number(types.QueueAttributeNameApproximateNumberOfMessages),
 		Hidden:  number(types.QueueAttributeNameApproximateNumberOfMessagesNotVisible),

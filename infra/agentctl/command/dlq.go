@@ -126,6 +126,9 @@ func registry() *task.Registry {
 	return r
 }
 
+// The longest that is shown of a code and of a reason.
+const mostCode, mostReason = 60, 300
+
 // writeGroups lists what lies in a queue for which reason.
 func (d *deadLetters) writeGroups(w io.Writer, list []deadletter.Group) {
 	for _, g := range list {
@@ -133,7 +136,6 @@ func (d *deadLetters) writeGroups(w io.Writer, list []deadletter.Group) {
 		if kind == "" {
 			kind = "no known task type"
 		}
-		const mostCode, mostReason = 60, 300
 		_, _ = fmt.Fprintf(w, "  %5d  %s  %s", g.Count, d.Bad(dlq.Line(g.Code, mostCode)), kind)
 		if !g.Oldest.IsZero() {
 			_, _ = fmt.Fprintf(w, "  %s", d.Faint("the oldest "+dlq.Age(time.Since(g.Oldest))+" old"))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -164,8 +165,16 @@ func (d *deadLetters) writeRest(w io.Writer, r deadletter.Report) {
 			_, _ = fmt.Fprintf(w, "  %d %s\n", n, text)
 		}
 	}
+	if others := r.Others; len(others) > 0 && r.Redriven+r.Purged+r.Finished+len(r.Left)+r.Uncertain+r.Failed+r.Newer+r.Again == 0 {
+		var codes []string
+		for _, code := range slices.Sorted(maps.Keys(others)) {
+			codes = append(codes, fmt.Sprintf("%d %s", others[code], dlq.Line(code, mostCode)))
+		}
+		_, _ = fmt.Fprintf(w, "  Nothing fits the selection. What lies there: %s\n", strings.Join(codes, ", "))
+	}
 	say(r.Succeeded, "of them had already succeeded: their redelivery has no effect")
 	say(r.Again, "of the copies have failed again by now, and stay: is their cause mended?")
+	say(r.Newer, "were sent since this began, and stay: copies of another redrive that have failed again, or new ones")
 	say(r.Finished, "of them had been copied by a redrive that was interrupted, and were only deleted")
 	for _, code := range slices.Sorted(maps.Keys(r.Left)) {
 		say(r.Left[code], "stay, since they are "+code+"; name that by --reason to take them too")

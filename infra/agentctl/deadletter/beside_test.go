@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/jonboulle/clockwork"
 
 	"agentworker/infra/agentctl/deadletter"
 	"agentworker/internal/task"
@@ -109,4 +111,84 @@ func (b *bench) redriveBeside(another *deadletter.Queue) (r, other deadletter.Re
 		return nil
 	}
 	return b.redrive(modelDown, deadletter.RedriveOptions{}), other
+}
+
+// The same of messages that do not say which task they are: each copy is another task, and no record ties the two.
+func TestTwoRedriveAtOnceWhatSaysNoTask(t *testing.T) {
+	t.Parallel()
+	for name, fifo := range map[string]bool{"standard": false, "fifo": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := clockwork.NewFakeClockAt(time.Now())
+			b := startAt(t, fifo, clock)
+			const n = 5
+			for i := range n {
+				b.put(`{"task":"echo","thread_id":"their-thread","text":"hi"}`, fmt.Sprint("th-", i))
+			}
+			theirs := deadletter.Selection{Types: []string{"echo"}}
+			var calls atomicCounter
+			var other deadletter.Report
+			b.wire.before = func(string, string) error {
+				if calls.next() == 2 { // the first was for the depth
+					clock.Advance(time.Second)
+					var err error
+					if other, err = b.queue().Redrive(t.Context(), theirs, deadletter.RedriveOptions{}); err != nil {
+						t.Errorf("Redrive: %v", err)
+					}
+					b.keepDeadLettering("MODEL_DOWN")()
+				}
+				return nil
+			}
+			r := b.redrive(theirs, deadletter.RedriveOptions{})
+			if other.Redriven != n || r.Redriven != 0 || r.Newer != n || !r.Whole() {
+				t.Errorf("got %d redriven by the one, and by the other %+v; want %d, and none but %[3]d that are newer", other.Redriven, r, n)
+			}
+			b.wantDead(n)
+		})
+	}
+}
+
+// Somebody looks while the first pass goes on, and is done before its end.
+func TestWhatOthersHideDuringAPassIsAwaited(t *testing.T) {
+	t.Parallel()
+	for name, redrive := range map[string]func(*bench) (deadletter.Report, error){
+		"redrive": func(b *bench) (deadletter.Report, error) {
+			return b.queue().Redrive(b.Context(), modelDown, deadletter.RedriveOptions{})
+		},
+		"purge": func(b *bench) (deadletter.Report, error) {
+			return b.queue().Purge(b.Context(), modelDown, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, false)
+			const n = 12
+			for range n {
+				b.dead("echo", "th-1", "MODEL_DOWN")
+			}
+			hidden, err := b.wire.Client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
+				QueueUrl: &b.config.DeadLetterURL, MaxNumberOfMessages: 10, VisibilityTimeout: 60,
+			})
+			if err != nil || len(hidden.Messages) == 0 {
+				t.Fatalf("hide some: got %v, %v", hidden, err)
+			}
+			var depths atomicCounter
+			b.wire.before = func(call, _ string) error {
+				if call != "depth" || depths.next() != 2 { // the first was before the pass
+					return nil
+				}
+				for _, m := range hidden.Messages {
+					if _, err := b.wire.ChangeMessageVisibility(t.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: &b.config.DeadLetterURL, ReceiptHandle: m.ReceiptHandle}); err != nil {
+						t.Errorf("give back: %v", err)
+					}
+				}
+				return nil
+			}
+			r, err := redrive(b)
+			if err != nil || r.Redriven+r.Purged != n || r.Unseen != 0 {
+				t.Errorf("got %+v, %v; want all %d dealt with", r, err, n)
+			}
+			b.wantDead(0)
+		})
+	}
 }

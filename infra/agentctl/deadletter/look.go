@@ -38,7 +38,7 @@ func (q *Queue) Look(ctx context.Context, s Selection) (Listing, error) {
 	l := Listing{Queue: q.Name(), Approximate: before.Total()}
 	var mu sync.Mutex
 	var letters []*dlq.Letter
-	err = q.tour(ctx, 0, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
+	err = q.tour(ctx, 0, 0, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
 		letter, rec, err := q.judge(ctx, m, q.Store.AsDeadLettered)
 		if err != nil && ctx.Err() == nil {
 			q.Logger.WarnContext(ctx, "record not read", "task_id", letter.ID, "message_id", letter.MessageID, "error", err)

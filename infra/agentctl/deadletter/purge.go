@@ -20,7 +20,7 @@ func (q *Queue) Purge(ctx context.Context, s Selection, progress func(int)) (Rep
 	if err != nil {
 		return o.report(before, err), err
 	}
-	err = q.tour(ctx, q.Hide+5*q.Pause, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
+	err = q.tour(ctx, q.Hide+5*q.Pause, before.Total(), func(ctx context.Context, _ int, m types.Message) (verdict, error) {
 		l, rec, err := q.judge(ctx, m, q.Store.DeadLettered)
 		if ctx.Err() != nil {
 			return later, ctx.Err()
@@ -28,6 +28,7 @@ func (q *Queue) Purge(ctx context.Context, s Selection, progress func(int)) (Rep
 		begun, _ := rec.RedriveOf(l.MessageID)
 		o.saw(l)
 		if !s.takes(l, begun) {
+			o.other(l)
 			return stays, nil
 		}
 		if err != nil {
@@ -52,7 +53,7 @@ const PurgeTime = time.Minute
 // PurgeAll deletes everything in the queue, also what a look could not show. Before that it makes the records of the tasks
 // that it sees say that they have failed: afterwards nobody could. The error may be [ErrPurgedJustNow].
 func (q *Queue) PurgeAll(ctx context.Context) error {
-	err := q.tour(ctx, 0, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
+	err := q.tour(ctx, 0, 0, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
 		_, _, err := q.judge(ctx, m, q.Store.DeadLettered)
 		return stays, err
 	})

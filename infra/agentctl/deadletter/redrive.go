@@ -63,7 +63,8 @@ func (q *Queue) redrive(ctx context.Context, s Selection, o RedriveOptions, only
 	}
 	before, err := dlq.ReadDepth(ctx, q.SQS, q.DeadLetterURL)
 	if err == nil {
-		err = q.tour(ctx, patience, r.show)
+		r.answered = before.At
+		err = q.tour(ctx, patience, before.Total(), r.show)
 	}
 	return r.report(before, err), err
 }
@@ -75,6 +76,7 @@ type redrive struct {
 	onlyBegun bool
 	limit     *rate.Limiter
 	began     time.Time
+	answered  time.Time // the same by SQS's clock, whole seconds; zero: unknown
 	*outcome
 }
 
@@ -93,11 +95,19 @@ func (r *redrive) show(ctx context.Context, pass int, m types.Message) (verdict,
 	}
 	begun, before := rec.RedriveOf(l.MessageID)
 	r.saw(l)
-	if !r.selection.takes(l, begun) || r.onlyBegun && !before {
+	switch {
+	case r.onlyBegun && !before:
+		return stays, nil
+	case !r.selection.takes(l, begun):
+		r.other(l)
 		return stays, nil
 	}
 	if err != nil {
 		return r.failed(ctx, m, l, err), nil
+	}
+	if r.sentMeanwhile(l) {
+		r.newer(l)
+		return stays, nil
 	}
 	switch copied, undecided := r.copiedMeanwhile(rec, l.MessageID); {
 	case copied:
@@ -141,6 +151,13 @@ func (r *redrive) copiedMeanwhile(rec checkpoint.Record, messageID string) (copi
 		copied, undecided = copied || d.To == messageID, undecided || d.To == ""
 	}
 	return copied, undecided
+}
+
+// sentMeanwhile is the same for messages that do not say which task they are: their copies are other tasks, and no record tells of
+// both. What was sent since this redrive began, or came into a FIFO queue's dead-letter queue since, is either such a copy or new.
+// SQS tells the time in whole seconds.
+func (r *redrive) sentMeanwhile(l *dlq.Letter) bool {
+	return !l.Named && !r.answered.IsZero() && !l.SentAt.Before(r.answered.Add(time.Second))
 }
 
 func (r *redrive) copyAndDelete(ctx context.Context, pass int, m types.Message, l *dlq.Letter, rec checkpoint.Record) (verdict, error) {

@@ -108,6 +108,24 @@ func TestWhatFailsAgainIsRedrivenOnce(t *testing.T) {
 	})
 }
 
+// A selection that nothing fits, as with a misspelt reason, says what there is.
+func TestASelectionThatNothingFits(t *testing.T) {
+	t.Parallel()
+	b := start(t, false)
+	b.dead("echo", "th-1", "MODEL_REFUSED")
+	b.dead("echo", "th-1", "MODEL_REFUSED")
+	b.dead("shout", "th-1", "")
+	want := map[string]int{"MODEL_REFUSED": 2, task.CodeDeadLettered: 1}
+	if diff := cmp.Diff(want, b.redrive(modelDown, deadletter.RedriveOptions{}).Others); diff != "" {
+		t.Errorf("redrive (-want +got):\n%s", diff)
+	}
+	r, err := b.queue().Purge(t.Context(), modelDown, nil)
+	if diff := cmp.Diff(want, r.Others); diff != "" || err != nil {
+		t.Errorf("purge: %v (-want +got):\n%s", err, diff)
+	}
+	b.wantDead(3)
+}
+
 func TestSelectionsCombine(t *testing.T) {
 	t.Parallel()
 	b := start(t, false)

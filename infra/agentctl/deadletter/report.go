@@ -24,10 +24,13 @@ type Report struct {
 	Finished int            `json:"finished"`
 	Left     map[string]int `json:"left,omitempty"` // selected messages that stay, since their tasks go on, by code
 	// Uncertain messages may have a copy from a redrive that was interrupted, and stay until that can be told.
-	Uncertain int `json:"uncertain"`
+	Uncertain int            `json:"uncertain"`
+	Others    map[string]int `json:"others,omitempty"` // messages that the selection leaves out, by code
 	// Again is how many copies, of this redrive or of another one at the same time, lay there again before the end: their tasks have
 	// failed once more. They stay.
 	Again int `json:"failed_again"`
+	// Newer messages do not say which task they are, and were sent since this redrive began: copies of another one, or new. They stay.
+	Newer int `json:"newer"`
 	// Failed messages could not be redriven, and stay. So do those behind them in their group.
 	Failed  int       `json:"failed"`
 	Problem string    `json:"problem,omitzero"`  // of one of those
@@ -65,7 +68,7 @@ func newOutcome(q *Queue, s Selection, o RedriveOptions) *outcome {
 		progress = func(int) {}
 	}
 	return &outcome{
-		queue: q, selection: s, progress: progress, sum: Report{Queue: q.Name(), DryRun: o.DryRun, Left: map[string]int{}},
+		queue: q, selection: s, progress: progress, sum: Report{Queue: q.Name(), DryRun: o.DryRun, Left: map[string]int{}, Others: map[string]int{}},
 		seen: map[string]bool{}, tasks: map[task.ID]bool{}, unsure: map[string]bool{}, waiting: map[string]int{}, stuck: map[string]bool{}, copies: map[string]bool{},
 	}
 }
@@ -115,6 +118,19 @@ func (o *outcome) failedAgain() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sum.Again++
+}
+
+func (o *outcome) newer(l *dlq.Letter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sum.Newer++
+	delete(o.unsure, l.MessageID)
+}
+
+func (o *outcome) other(l *dlq.Letter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sum.Others[l.Code]++
 }
 
 func (o *outcome) left(l *dlq.Letter) {

@@ -31,7 +31,7 @@ type Sheet struct {
 func (q *Queue) Show(ctx context.Context, id string) ([]Sheet, error) {
 	var mu sync.Mutex
 	var found []Sheet
-	err := q.tour(ctx, 0, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
+	err := q.tour(ctx, 0, 0, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
 		letter, rec, err := q.judge(ctx, m, q.Store.AsDeadLettered)
 		if letter.MessageID != id && string(letter.ID) != id {
 			return stays, nil

@@ -34,9 +34,12 @@ const (
 // time. It gives up, with some of them not seen, when nothing has come for as long as its patience lasts. Of a group of a
 // FIFO queue it can show the first ten that stay, and no more.
 //
+// expected is how many messages there were at the beginning, by the queue's own count: while fewer were shown, and more lie there than
+// were shown, others have hidden them during the pass.
+//
 // Messages of one group of a FIFO queue are shown in their order, and everything else side by side. The first pass is
 // number 1.
-func (q *Queue) tour(ctx context.Context, patience time.Duration, show func(ctx context.Context, pass int, m types.Message) (verdict, error)) error {
+func (q *Queue) tour(ctx context.Context, patience time.Duration, expected int, show func(ctx context.Context, pass int, m types.Message) (verdict, error)) error {
 	t := &tour{Queue: q, show: show, done: map[string]bool{}, walk: &dlq.Walk{
 		SQS: q.SQS, URL: q.DeadLetterURL, Hide: q.Hide, Renew: true, Logger: q.Logger,
 	}}
@@ -56,7 +59,7 @@ func (q *Queue) tour(ctx context.Context, patience time.Duration, show func(ctx 
 		if err != nil {
 			return err
 		}
-		if awaited := t.later > 0 || depth.Hidden > 0; !awaited || patience == 0 || time.Now().After(giveUp) {
+		if awaited := t.later > 0 || depth.Hidden > 0 || t.missed(expected, depth); !awaited || patience == 0 || time.Now().After(giveUp) {
 			return nil
 		}
 		if err := q.pause(ctx); err != nil {
@@ -84,6 +87,7 @@ type tour struct {
 
 	mu   sync.Mutex
 	done map[string]bool // message ids that need not be shown again
+	gone int             // of them: those that were deleted
 	// Of this pass:
 	shown map[string]bool     // message ids
 	kept  map[string][]string // by group: message ids that are still there
@@ -115,6 +119,17 @@ func (t *tour) pass(ctx context.Context) error {
 		}
 		t.walk.Release(ctx, back...)
 	}
+}
+
+// missed reports whether the pass has not shown what it could. Behind the first ten of a group of a FIFO queue it could not.
+func (t *tour) missed(expected int, depth dlq.Depth) bool {
+	for _, kept := range t.kept {
+		if t.fifo() && len(kept) >= dlq.PerCall {
+			return false
+		}
+	}
+	seen := len(t.done) + t.later
+	return seen < expected && depth.Total() > seen-t.gone
 }
 
 // batch shows what one receive has brought.
@@ -209,6 +224,7 @@ func (t *tour) decided(m types.Message, id string, v verdict) {
 		t.news++
 	}
 	if v == gone {
+		t.gone++
 		t.cut[group(m)] = t.fifo() // others may stand behind it
 		return
 	}
