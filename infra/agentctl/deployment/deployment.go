@@ -147,7 +147,12 @@ func (d *Deployment) read(stack types.Stack) error {
 	for _, o := range stack.Outputs {
 		values[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
 	}
-	if len(values) == 0 {
+	switch {
+	case len(values) > 0:
+	case stack.StackStatus != types.StackStatusCreateInProgress:
+		return unreachable(nil, "the stack %s has no outputs, its status is %s: aws cloudformation describe-stack-events --stack-name %s says why; then deploy it again",
+			d.Name, stack.StackStatus, d.Name)
+	default:
 		return unreachable(nil, "the stack %s has no outputs yet, its status is %s: wait until it is deployed", d.Name, stack.StackStatus)
 	}
 	var missing []error

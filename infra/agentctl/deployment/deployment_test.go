@@ -108,6 +108,7 @@ func refuses(status int, code, message string) http.Handler {
 func TestWhyThereIsNoStackIsSaidInASentence(t *testing.T) {
 	half := cloudformation.New(cloudformation.Config{})
 	half.Put(cloudformation.Stack{Name: "agentworker-local", Status: cloudformation.CreateInProgress})
+	half.Put(cloudformation.Stack{Name: "agentworker-broken", Status: "ROLLBACK_COMPLETE"})
 	half.Put(cloudformation.Stack{Name: "agentworker-old", Status: cloudformation.CreateComplete, Outputs: outputs()[:6]})
 	local, stage := deployment.Options{Local: true}, deployment.Options{Stage: "old"}
 	closed := httptest.NewServer(nil)
@@ -125,6 +126,7 @@ func TestWhyThereIsNoStackIsSaidInASentence(t *testing.T) {
 		{"another AWS in the chain's place", local, refuses(400, "InvalidAction", "no"), nil, []string{"is not the local chain (InvalidAction)", "AWS_PORT"}},
 		{"AWS without the local stack", local, refuses(400, "ValidationError", "Stack with id agentworker-local does not exist"), nil, []string{"has no stack agentworker-local", "make run"}},
 		{"no such stack", deployment.Options{Stage: "prod", Region: "us-west-2"}, half, nil, []string{"no stack agentworker-prod in us-west-2", "--stage", "--region", "--local"}},
+		{"deployment failed", deployment.Options{Stage: "broken"}, half, nil, []string{"agentworker-broken has no outputs, its status is ROLLBACK_COMPLETE", "describe-stack-events", "deploy it again"}},
 		{"an output is missing", stage, half, nil, []string{"agentworker-old has no output OrderedDeadLetterQueueUrl", "deploy it again"}},
 		{"no connection", stage, nil, nil, []string{"no connection to " + closed.URL}},
 		{"no credentials", stage, half, []string{"AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", ""}, []string{"no AWS credentials", "aws sso login", "AWS_PROFILE", "--local"}},
