@@ -87,7 +87,7 @@ func (a about) how(local bool) string {
 	case local:
 		whole = restart
 	case a.settings != "":
-		whole = "the CDK app's " + a.settings
+		whole = "the CDK app's " + a.settings + "; or, if that is right already, " + revert
 	}
 	if a.mend == "" {
 		return whole
@@ -100,6 +100,8 @@ func abouts() map[Check]about {
 	const (
 		queue   = "aws sqs set-queue-attributes --attributes "
 		mapping = "aws lambda update-event-source-mapping "
+		// A setting that is not named has its default, and the stage too.
+		deploy = " beside all of the stack's settings, in make deploy CDKFLAGS='-c stage=… …'"
 	)
 	return map[Check]about{
 		Check(topology.RuleVisibility):     setup(Serious, takesEffectOnce, queue+"VisibilityTimeout=…", "visibilitySeconds, which follows workerTimeoutSeconds and batchingWindowSeconds when it is left out"),
@@ -123,13 +125,13 @@ func abouts() map[Check]about {
 		TLS:             setup(Minor, keptPrivate, "a policy that denies everything where aws:SecureTransport is false", ""),
 		DeadLetters:     deed(Serious, endsVisibly, "agentctl dlq ls says why they failed; when that is mended: agentctl dlq redrive"),
 		MessageAge:      deed(Critical, endsVisibly, "the README says under the queue's age alarm where to look: throttles, errors of the worker, a dependency that is down"),
-		Mapping:         setup(Critical, endsVisibly, mapping+"--enabled", ""),
+		Mapping:         setup(Critical, endsVisibly, mapping+"--enabled, or create-event-source-mapping where there is none", ""),
 		Consumer:        deed(Critical, nothingLost, "aws lambda delete-event-source-mapping, of the one that is not the stack's"),
 		Filter:          setup(Critical, nothingLost, mapping+"--filter-criteria '{}'", ""),
 		FunctionState:   deed(Critical, endsVisibly, "aws lambda get-function-configuration says more of the reason"),
 		Runtime:         setup(Minor, endsVisibly, "aws lambda update-function-configuration --runtime "+wantedRuntime, ""),
 		Reserved:        setup(Critical, endsVisibly, "aws lambda delete-function-concurrency, or put-function-concurrency with what the mappings ask for", ""),
-		Account:         deed(Serious, nothingLost, "cdk deploy -c concurrency=…, or ask AWS for a higher quota of concurrent executions"),
+		Account:         deed(Serious, nothingLost, "a smaller concurrency"+deploy+", or ask AWS for a higher quota of concurrent executions"),
 		Role:            setup(Critical, endsVisibly, "give the role what it lacks", ""),
 		AlarmMissing:    setup(Serious, explainsItself, "", ""),
 		AlarmActions:    setup(Serious, explainsItself, "aws cloudwatch enable-alarm-actions, or put-metric-alarm with --alarm-actions", ""),
@@ -141,7 +143,7 @@ func abouts() map[Check]about {
 		Protection:      setup(Minor, nothingLost, "aws dynamodb update-table --deletion-protection-enabled", ""),
 		TopicPolicy:     setup(Serious, explainsItself, "aws sns set-topic-attributes --attribute-name Policy …", ""),
 		TopicKey:        setup(Serious, explainsItself, "take the key away, or use one of your own whose policy lets CloudWatch use it", ""),
-		Subscribers:     deed(Serious, explainsItself, "aws sns subscribe, or cdk deploy -c alarmEmail=…"),
+		Subscribers:     deed(Serious, explainsItself, "aws sns subscribe, or alarmEmail"+deploy),
 	}
 }
 

@@ -27,6 +27,13 @@ func (s State) judgeFunction(e *examination, f *Function) {
 
 // judgeEnvironment finds what a function would not start with, or where it would work beside the stack.
 func (s State) judgeEnvironment(e *examination, f *Function) {
+	if f.EnvironmentHidden {
+		return
+	}
+	if f.Undecrypted != "" {
+		e.check(Environment, f.Name, false, "%s: its environment cannot be decrypted (%s): is its KMS key there, and enabled?", f.Name, f.Undecrypted)
+		return
+	}
 	told := map[string]string{"TABLE_NAME": s.TableName}
 	name := func(variable string, q *Queue) {
 		if q != nil {

@@ -94,10 +94,14 @@ func (s State) topology() (topology.Stack, bool) {
 	if interval, ok := interval(s.Rule); ok {
 		live.SweepInterval = interval
 	}
+	var periods []time.Duration
 	for _, a := range s.Alarms {
 		if s.watchesDeadLetters(a) && !s.Local { // on one machine a queue's depth is there every second
-			live.AlarmPeriod = a.Period
+			periods = append(periods, a.Period)
 		}
+	}
+	if len(periods) > 0 {
+		live.AlarmPeriod = slices.Min(periods) // CloudWatch itself keeps the others to whole minutes
 	}
 	return live, true
 }

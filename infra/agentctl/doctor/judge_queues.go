@@ -75,7 +75,7 @@ func (s State) judgeMappings(e *examination, p Pair) {
 	own := s.own(p)
 	e.check(Mapping, p.Queue.Name, len(own) > 0, "%s: no event source mapping hands its messages to the worker", p.Queue.Name)
 	for _, m := range own {
-		off := strings.HasPrefix(m.State, "Disabl")
+		off := strings.HasPrefix(m.State, "Disabl") || m.State == "Deleting"
 		e.check(Mapping, p.Queue.Name, !off, "%s: its event source mapping %s is %s: nothing is worked off", p.Queue.Name, m.UUID, strings.ToLower(m.State))
 		e.check(Filter, p.Queue.Name, !m.Filters, "%s: its event source mapping %s filters, and what a filter leaves out is deleted unseen", p.Queue.Name, m.UUID)
 	}

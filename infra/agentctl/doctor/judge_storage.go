@@ -1,5 +1,7 @@
 package doctor
 
+import "slices"
+
 // ttlAttribute is what the store writes into its items.
 const ttlAttribute = "expires_at"
 
@@ -28,7 +30,18 @@ func (s State) judgeTopic(e *examination) {
 		return
 	}
 	e.check(Presence, t.ARN, true, "")
-	e.check(TopicPolicy, t.ARN, t.Policy.Lets("cloudwatch.amazonaws.com", "sns:Publish", ""), "%s: the topic's policy does not let alarms publish to it", t.ARN)
+	publishers := []string{}
+	for _, a := range s.Alarms {
+		if slices.Contains(a.Actions, t.ARN) {
+			publishers = append(publishers, a.ARN)
+		}
+	}
+	if len(publishers) == 0 {
+		publishers = append(publishers, "") // any
+	}
+	for _, arn := range publishers {
+		e.check(TopicPolicy, t.ARN, t.Policy.Lets("cloudwatch.amazonaws.com", "sns:Publish", arn), "%s: the topic's policy does not let alarms publish to it: %s", t.ARN, or(arn, "any"))
+	}
 	e.check(TopicKey, t.ARN, t.Key != managedKey, "%s: the topic is encrypted with %s, which alarms may not use: they would not be heard", t.ARN, t.Key)
 	e.check(Subscribers, t.ARN, t.Subscriptions > 0, "%s: the topic has no confirmed subscription: nobody hears of dead letters and alarms", t.ARN)
 	if !s.Plain {

@@ -106,13 +106,15 @@ func TestEachFaultOfADeployedStackIsOneFinding(t *testing.T) {
 		damage func(*doctor.State)
 		want   []found
 	}{
-		"sound":                  {func(*doctor.State) {}, nil},
-		"a queue without TLS":    {func(s *doctor.State) { s.Ordered.Queue.Policy = doctor.Policy{} }, []found{{doctor.TLS, "agent-tasks-ordered-prod-1a2b.fifo"}}},
-		"a topic without TLS":    {func(s *doctor.State) { s.Topic.Policy.Statements = s.Topic.Policy.Statements[1:] }, []found{{doctor.TLS, topicARN}}},
-		"without TLS, but plain": {func(s *doctor.State) { s.Plain, s.Ordered.Queue.Policy = true, doctor.Policy{} }, nil},
-		"encrypted with a key":   {func(s *doctor.State) { s.Tasks.Queue.ManagedEncryption, s.Tasks.Queue.KeyEncrypts = false, true }, nil},
-		"a filter":               {func(s *doctor.State) { s.Tasks.Mappings[0].Filters = true }, []found{{doctor.Filter, "agent-tasks-prod-1a2b"}}},
-		"no mapping":             {func(s *doctor.State) { s.Ordered.Mappings = nil }, []found{{doctor.Mapping, "agent-tasks-ordered-prod-1a2b.fifo"}}},
+		"sound":                           {func(*doctor.State) {}, nil},
+		"a queue without TLS":             {func(s *doctor.State) { s.Ordered.Queue.Policy = doctor.Policy{} }, []found{{doctor.TLS, "agent-tasks-ordered-prod-1a2b.fifo"}}},
+		"a topic without TLS":             {func(s *doctor.State) { s.Topic.Policy.Statements = s.Topic.Policy.Statements[1:] }, []found{{doctor.TLS, topicARN}}},
+		"without TLS, but plain":          {func(s *doctor.State) { s.Plain, s.Ordered.Queue.Policy = true, doctor.Policy{} }, nil},
+		"encrypted with a key":            {func(s *doctor.State) { s.Tasks.Queue.ManagedEncryption, s.Tasks.Queue.KeyEncrypts = false, true }, nil},
+		"a filter":                        {func(s *doctor.State) { s.Tasks.Mappings[0].Filters = true }, []found{{doctor.Filter, "agent-tasks-prod-1a2b"}}},
+		"no mapping":                      {func(s *doctor.State) { s.Ordered.Mappings = nil }, []found{{doctor.Mapping, "agent-tasks-ordered-prod-1a2b.fifo"}}},
+		"a mapping that is being deleted": {func(s *doctor.State) { s.Tasks.Mappings[0].State = "Deleting" }, []found{{doctor.Mapping, "agent-tasks-prod-1a2b"}}},
+		"a mapping that is being changed": {func(s *doctor.State) { s.Tasks.Mappings[0].State = "Updating" }, nil},
 		"somebody else takes messages": {
 			func(s *doctor.State) {
 				s.Tasks.Mappings = append(s.Tasks.Mappings, doctor.EventSource{UUID: "x", FunctionARN: lambdaARN + "thief", State: "Enabled"})
@@ -176,7 +178,15 @@ func TestEachFaultOfADeployedStackIsOneFinding(t *testing.T) {
 			func(s *doctor.State) { s.Alarms[2].State, s.Tasks.Queue.Age = "ALARM", aws.Duration(31*time.Minute) },
 			[]found{{doctor.MessageAge, "agent-tasks-prod-1a2b"}},
 		},
-		"a slow depth alarm":        {func(s *doctor.State) { s.Alarms[1].Period = 10 * time.Second }, []found{{"alarm-period", "agentworker-prod"}}},
+		"a slow depth alarm":    {func(s *doctor.State) { s.Alarms[1].Period = 10 * time.Second }, []found{{"alarm-period", "agentworker-prod"}}},
+		"the other depth alarm": {func(s *doctor.State) { s.Alarms[0].Period = 10 * time.Second }, []found{{"alarm-period", "agentworker-prod"}}},
+		"a topic for alarms by their name": {func(s *doctor.State) {
+			s.Topic.Policy.Statements[1].Actions = []string{"SNS:*"}
+			s.Topic.Policy.Statements[1].Conditions = []doctor.Condition{{"ArnLike", "aws:sourcearn", alarmsARN + "prod-*"}}
+		}, nil},
+		"a topic for other alarms": {func(s *doctor.State) {
+			s.Topic.Policy.Statements[1].Conditions = []doctor.Condition{{"ArnLike", "aws:sourcearn", alarmsARN + "test-*"}}
+		}, []found{{doctor.TopicPolicy, topicARN}}},
 		"a rare schedule":           {func(s *doctor.State) { s.Rule.Expression = "rate(0 minutes)" }, []found{{"sweep-interval", "agentworker-prod"}}},
 		"a schedule of nothing":     {func(s *doctor.State) { s.Rule.Targets = nil }, []found{{doctor.Schedule, "sweep"}}},
 		"a table being deleted":     {func(s *doctor.State) { s.Table.Status = "DELETING" }, []found{{doctor.Presence, "table"}}},
@@ -234,10 +244,13 @@ func TestWhatMendsAFaultOnAWS(t *testing.T) {
 	t.Parallel()
 	s := deployed(t)
 	s.Tasks.Queue.Visibility, s.Ordered.Queue.ManagedEncryption, s.Tasks.DeadLetter.Messages = 359*time.Second, false, 1
+	s.Topic.Subscriptions, s.Ordered.Mappings = 0, nil
 	for _, f := range s.Judge(now).Findings {
 		want := map[doctor.Check]string{
-			"visibility-timeout": "; or the CDK app's visibilitySeconds",
+			"visibility-timeout": "batchingWindowSeconds when it is left out; or, if that is right already, a change set with --deployment-mode REVERT_DRIFT",
 			doctor.Encryption:    "; or a change set with --deployment-mode REVERT_DRIFT",
+			doctor.Subscribers:   "alarmEmail beside all of the stack's settings, in make deploy CDKFLAGS='-c stage=…",
+			doctor.Mapping:       "create-event-source-mapping where there is none",
 			doctor.DeadLetters:   "when that is mended: agentctl dlq redrive",
 		}[f.Check]
 		if want == "" || !strings.Contains(f.Mend, want) {

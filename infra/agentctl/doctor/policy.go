@@ -113,10 +113,10 @@ func (p Policy) TLSOnly() bool {
 }
 
 // Lets tells whether a service may do something on behalf of a resource. A statement for everybody counts for what
-// belongs to the same account, as a topic's default policy has it.
+// belongs to the same account, as a topic's default policy has it. The resource is "" when it is not known.
 func (p Policy) Lets(service, action, sourceARN string) bool {
 	return slices.ContainsFunc(p.Statements, func(s Statement) bool {
-		if s.Effect != "Allow" || !slices.ContainsFunc(s.Actions, func(a string) bool { return strings.EqualFold(a, action) || a == "*" }) {
+		if s.Effect != "Allow" || !slices.ContainsFunc(s.Actions, func(a string) bool { return like(strings.ToLower(a), strings.ToLower(action)) }) {
 			return false
 		}
 		return slices.Contains(s.Principals, service) && s.concerns(sourceARN) || slices.Contains(s.Principals, "*")
@@ -131,10 +131,10 @@ func (s Statement) concerns(sourceARN string) bool {
 			allowed = append(allowed, c.Value)
 		}
 	}
-	return len(allowed) == 0 || slices.ContainsFunc(allowed, func(pattern string) bool { return like(pattern, sourceARN) })
+	return len(allowed) == 0 || sourceARN == "" || slices.ContainsFunc(allowed, func(pattern string) bool { return like(pattern, sourceARN) })
 }
 
-// like matches a pattern of ArnLike in which * stands for any text.
+// like matches a pattern in which * stands for any text, as in ArnLike and in actions.
 func like(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

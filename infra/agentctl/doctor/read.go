@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
@@ -79,6 +80,9 @@ func (r *reader) readResources(ctx context.Context) error {
 			return err
 		}
 		for _, s := range page.StackResourceSummaries {
+			if s.ResourceStatus == types.ResourceStatusDeleteComplete {
+				continue // it was part of the stack
+			}
 			r.resources = append(r.resources, resource{aws.ToString(s.LogicalResourceId), aws.ToString(s.ResourceType), aws.ToString(s.PhysicalResourceId)})
 		}
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -48,7 +49,8 @@ func alarmOf(a types.MetricAlarm) Alarm {
 	alarm := Alarm{
 		Name: aws.ToString(a.AlarmName), ARN: aws.ToString(a.AlarmArn), Metric: aws.ToString(a.MetricName),
 		Actions: a.AlarmActions, ActionsEnabled: aws.ToBool(a.ActionsEnabled), State: string(a.StateValue), Reason: aws.ToString(a.StateReason),
-		Since: aws.ToTime(a.StateUpdatedTimestamp), Period: time.Duration(aws.ToInt32(a.Period)) * time.Second,
+		// The other time is that of any update, such as a new reason for the same state.
+		Since: aws.ToTime(cmp.Or(a.StateTransitionedTimestamp, a.StateUpdatedTimestamp)), Period: time.Duration(aws.ToInt32(a.Period)) * time.Second,
 	}
 	for _, d := range a.Dimensions {
 		if aws.ToString(d.Name) == "QueueName" {

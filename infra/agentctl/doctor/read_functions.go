@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,11 +50,18 @@ func (r *reader) readFunction(ctx context.Context, found resource) (*Function, e
 	}
 	f := &Function{
 		Name: name, ARN: aws.ToString(out.FunctionArn), RoleARN: aws.ToString(out.Role), Runtime: string(out.Runtime),
-		State: string(out.State), Reason: aws.ToString(out.StateReason), LastUpdate: string(out.LastUpdateStatus),
+		State: string(out.State), Reason: cmp.Or(aws.ToString(out.StateReason), aws.ToString(out.LastUpdateStatusReason)), LastUpdate: string(out.LastUpdateStatus),
 		Timeout: time.Duration(aws.ToInt32(out.Timeout)) * time.Second, MemoryMiB: int(aws.ToInt32(out.MemorySize)),
 	}
 	if out.Environment != nil {
 		f.Environment = out.Environment.Variables
+		if problem := out.Environment.Error; problem != nil {
+			f.Undecrypted = cmp.Or(aws.ToString(problem.ErrorCode), "no code is given")
+		}
+	}
+	// It is decrypted with the caller's permissions. Source: AWS Lambda Developer Guide, "Securing Lambda environment variables".
+	if f.EnvironmentHidden = slices.Contains(deniedCodes, f.Undecrypted); f.EnvironmentHidden {
+		r.notMade("the environment of "+name, "kms:Decrypt", NotPermitted)
 	}
 	concurrency, err := r.lambda.GetFunctionConcurrency(ctx, &lambda.GetFunctionConcurrencyInput{FunctionName: &name})
 	ok, err := r.judge(err, "lambda:GetFunctionConcurrency", name, resource{})

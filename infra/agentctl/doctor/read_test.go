@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +14,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/aws/smithy-go/encoding/cbor"
+	"github.com/go-json-experiment/json"
 
 	"agentworker/infra/agentctl/deployment"
 	"agentworker/infra/agentctl/doctor"
@@ -39,6 +44,12 @@ func nameOf(r *http.Request, body []byte) string {
 // that the stack shall answer.
 func (s *stack) behind(t *testing.T, answer func(w http.ResponseWriter, c call) bool) *deployment.Deployment {
 	t.Helper()
+	return s.through(t, answer, "", nil)
+}
+
+// through changes the stack's answers to one call as well.
+func (s *stack) through(t *testing.T, answer func(w http.ResponseWriter, c call) bool, name string, change func([]byte) []byte) *deployment.Deployment {
+	t.Helper()
 	to, err := url.Parse(s.chain.AWSURL())
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +62,16 @@ func (s *stack) behind(t *testing.T, answer func(w http.ResponseWriter, c call) 
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		proxy.ServeHTTP(w, r)
+		if name == "" || nameOf(r, body) != name {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		recorded := httptest.NewRecorder()
+		proxy.ServeHTTP(recorded, r)
+		maps.Copy(w.Header(), recorded.Header())
+		w.Header().Del("Content-Length")
+		w.WriteHeader(recorded.Code)
+		_, _ = w.Write(change(recorded.Body.Bytes()))
 	}))
 	t.Cleanup(transport.CloseIdleConnections)
 	t.Cleanup(server.Close)
@@ -118,6 +138,122 @@ func TestAMissingPermissionOfTheOperator(t *testing.T) {
 			}
 		})
 	}
+}
+
+func passOn(http.ResponseWriter, call) bool { return false }
+
+// changedJSON changes an answer in JSON.
+func changedJSON(t *testing.T, change func(map[string]any)) func([]byte) []byte {
+	t.Helper()
+	return func(body []byte) []byte {
+		var m map[string]any
+		if err := json.Unmarshal(body, &m); err != nil {
+			t.Errorf("answer: %v", err)
+		}
+		change(m)
+		body, err := json.Marshal(m)
+		if err != nil {
+			t.Errorf("answer: %v", err)
+		}
+		return body
+	}
+}
+
+const workerConfiguration = "GET /2015-03-31/functions/worker/configuration"
+
+// Lambda decrypts a function's environment with the operator's permissions, and answers without it when they do not do.
+func TestAnEnvironmentThatTheOperatorMayNotDecrypt(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	report, err := doctor.Examine(t.Context(), s.through(t, passOn, workerConfiguration, changedJSON(t, func(m map[string]any) {
+		m["Environment"] = map[string]any{"Error": map[string]any{"ErrorCode": "AccessDeniedException", "Message": "no"}}
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report)
+	want := doctor.NotMade{What: "the environment of worker", Needs: "kms:Decrypt", Why: doctor.NotPermitted}
+	if report.Sound() || !slices.Contains(report.NotMade, want) {
+		t.Errorf("got sound: %v, %+v, want %+v among them", report.Sound(), report.NotMade, want)
+	}
+}
+
+// Nor does anybody decrypt it with a key that is disabled; that is no matter of variables that are not set.
+func TestAnEnvironmentThatNobodyCanDecrypt(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	report, err := doctor.Examine(t.Context(), s.through(t, passOn, workerConfiguration, changedJSON(t, func(m map[string]any) {
+		m["Environment"] = map[string]any{"Error": map[string]any{"ErrorCode": "KMSDisabledException", "Message": "no"}}
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report, found{doctor.Environment, "worker"})
+	if got := report.Findings[0].Problem; !strings.Contains(got, "cannot be decrypted (KMSDisabledException)") {
+		t.Errorf("got %q, want the key's state", got)
+	}
+}
+
+// Why an update has failed stands elsewhere than why a function has.
+func TestWhyAnUpdateHasFailedIsSaid(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	report, err := doctor.Examine(t.Context(), s.through(t, passOn, workerConfiguration, changedJSON(t, func(m map[string]any) {
+		m["LastUpdateStatus"], m["LastUpdateStatusReason"] = "Failed", "the subnet is out of addresses"
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report, found{doctor.FunctionState, "worker"})
+	if got := report.Findings[0].Problem; !strings.HasSuffix(got, "its last update Failed: the subnet is out of addresses") {
+		t.Errorf("got %q, want the reason", got)
+	}
+}
+
+// CloudWatch updates an alarm's state also when only its reason is another.
+func TestSinceWhenAnAlarmIsInItsState(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	report, err := doctor.Examine(t.Context(), s.through(t, passOn, "DescribeAlarms", func(body []byte) []byte {
+		v, err := cbor.Decode(body)
+		if err != nil {
+			t.Errorf("answer: %v", err)
+			return body
+		}
+		for _, a := range v.(cbor.Map)["MetricAlarms"].(cbor.List) {
+			a.(cbor.Map)["StateValue"] = cbor.String("INSUFFICIENT_DATA")
+			a.(cbor.Map)["StateUpdatedTimestamp"] = &cbor.Tag{ID: 1, Value: cbor.Float64(time.Now().Unix())}
+			a.(cbor.Map)["StateTransitionedTimestamp"] = &cbor.Tag{ID: 1, Value: cbor.Float64(1767225600)}
+		}
+		return cbor.Encode(v)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report, found{doctor.AlarmState, "agent-tasks-dlq-depth"}, found{doctor.AlarmState, "agent-tasks-ordered-dlq-depth"})
+	for _, f := range report.Findings {
+		if !strings.Contains(f.Problem, "since 2026-01-01T00:00:00Z") {
+			t.Errorf("got %q, want the time of its transition", f.Problem)
+		}
+	}
+}
+
+// What CloudFormation has deleted it still lists for a while.
+func TestAPartThatIsNoMoreOfTheStack(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	report, err := doctor.Examine(t.Context(), s.through(t, passOn, "ListStackResources", func(body []byte) []byte {
+		const first = "<StackResourceSummaries>"
+		if !bytes.Contains(body, []byte(first)) {
+			t.Errorf("got %s, want %s in it", body, first)
+		}
+		return bytes.Replace(body, []byte(first), []byte(first+`<member><LogicalResourceId>OldAlarm</LogicalResourceId><PhysicalResourceId>old</PhysicalResourceId>
+			<ResourceType>AWS::CloudWatch::Alarm</ResourceType><ResourceStatus>DELETE_COMPLETE</ResourceStatus><LastUpdatedTimestamp>2026-01-01T00:00:00Z</LastUpdatedTimestamp></member>`), 1)
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report)
 }
 
 // IAM is asked for every action that the functions are known to need, on what they need it on.

@@ -84,7 +84,9 @@ type Function struct {
 	Timeout                    time.Duration
 	MemoryMiB                  int
 	Environment                map[string]string
-	Reserved                   *int // nil: no reservation
+	Undecrypted                string // the code of why the environment could not be decrypted; "": it could
+	EnvironmentHidden          bool   // the operator may not decrypt it
+	Reserved                   *int   // nil: no reservation
 	Policy                     Policy
 	PolicyRead                 bool
 	Denied                     []string // "action on resource" that the role does not allow
