@@ -233,6 +233,7 @@ func TestDeadLettersComeBackByReason(t *testing.T) {
 	if got := y.depth(t, dead); got != 20 {
 		t.Errorf("%d dead letters are left, want 20", got)
 	}
+	y.shows(t, []string{"dlq", "ls", "--reason", "MODEL_UNAVAILABEL"}, "0 dead letters", "Nothing fits the selection. What lies there: 10 MODEL_QUOTA_EXCEEDED, 10 MODEL_UNAVAILABLE")
 	y.agentctl(t, "dlq", "redrive", "--reason", "MODEL_UNAVAILABEL", "--queue", "tasks").want(t, 0, "0 dead letters redriven", "Nothing fits the selection. What lies there: 10 MODEL_QUOTA_EXCEEDED, 10 MODEL_UNAVAILABLE")
 	for i, id := range ids {
 		want := checkpoint.Succeeded

@@ -107,6 +107,7 @@ func TestExitCodes(t *testing.T) {
 		{"a body that is none", nil, "--local submit --task x []", 2, "one JSON object"},
 		{"a body that says what a flag says", nil, `--local submit --task x {"task":"y"}`, 2, "what a flag says"},
 		{"a load of nothing", nil, "--local load -n 0", 2, "-n and -c"},
+		{"a load without time", nil, "--local load --timeout 0", 2, "--timeout"},
 		{"negative limit", nil, "--local history th-1 --limit -1", 2, "--limit"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

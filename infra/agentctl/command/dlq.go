@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -150,6 +151,18 @@ func (d *deadLetters) writeGroups(w io.Writer, list []deadletter.Group) {
 		}
 		_, _ = fmt.Fprintf(w, "         %s\n", d.Faint(strings.Join(ids, ", ")))
 	}
+}
+
+// writeOthers is for a selection that nothing fits, as with a misspelt reason.
+func writeOthers(w io.Writer, others map[string]int) {
+	if len(others) == 0 {
+		return
+	}
+	var codes []string
+	for _, code := range slices.Sorted(maps.Keys(others)) {
+		codes = append(codes, fmt.Sprintf("%d %s", others[code], dlq.Line(code, mostCode)))
+	}
+	_, _ = fmt.Fprintf(w, "  Nothing fits the selection. What lies there: %s\n", strings.Join(codes, ", "))
 }
 
 func letters(n int) string {

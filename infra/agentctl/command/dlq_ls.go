@@ -63,6 +63,9 @@ func (d *deadLetters) writeListing(w io.Writer, l deadletter.Listing) {
 	}
 	_, _ = fmt.Fprintln(w)
 	d.writeGroups(w, l.Groups)
+	if count == 0 {
+		writeOthers(w, l.Others)
+	}
 	if unseen := l.Approximate - l.Seen; unseen > 0 {
 		_, _ = fmt.Fprintf(w, "  %d more could not be seen: ", unseen)
 		if l.Hidden > 0 {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -165,12 +164,8 @@ func (d *deadLetters) writeRest(w io.Writer, r deadletter.Report) {
 			_, _ = fmt.Fprintf(w, "  %d %s\n", n, text)
 		}
 	}
-	if others := r.Others; len(others) > 0 && r.Redriven+r.Purged+r.Finished+len(r.Left)+r.Uncertain+r.Failed+r.Newer+r.Again == 0 {
-		var codes []string
-		for _, code := range slices.Sorted(maps.Keys(others)) {
-			codes = append(codes, fmt.Sprintf("%d %s", others[code], dlq.Line(code, mostCode)))
-		}
-		_, _ = fmt.Fprintf(w, "  Nothing fits the selection. What lies there: %s\n", strings.Join(codes, ", "))
+	if r.Redriven+r.Purged+r.Finished+len(r.Left)+r.Uncertain+r.Failed+r.Newer+r.Again == 0 {
+		writeOthers(w, r.Others)
 	}
 	say(r.Succeeded, "of them had already succeeded: their redelivery has no effect")
 	say(r.Again, "of the copies have failed again by now, and stay: is their cause mended?")

@@ -45,6 +45,9 @@ on AWS that is one invocation of the submit function.`,
 			if o.Tasks < 1 || o.Concurrency < 1 || threads < 0 {
 				return Usagef("-n and -c must be 1 or more, --threads 0 or more")
 			}
+			if o.Timeout <= 0 {
+				return Usagef("--timeout is %v: it must be more than 0", o.Timeout)
+			}
 			if thread == "" {
 				thread = "load-" + strings.ToLower(ulid.Make().String())
 			}

@@ -21,6 +21,8 @@ type Listing struct {
 	Oldest      time.Time `json:"oldest,omitzero"`
 	Unfinished  int       `json:"unfinished"` // messages whose redrive was interrupted
 	Groups      []Group   `json:"groups"`     // the largest first
+	// Others are the messages that the selection leaves out, by code.
+	Others map[string]int `json:"others,omitempty"`
 }
 
 // Group is the dead letters of one task type that lie there for the same reason, which is that of the oldest.
@@ -35,7 +37,7 @@ func (q *Queue) Look(ctx context.Context, s Selection) (Listing, error) {
 	if err != nil {
 		return Listing{}, err
 	}
-	l := Listing{Queue: q.Name(), Approximate: before.Total()}
+	l := Listing{Queue: q.Name(), Approximate: before.Total(), Others: map[string]int{}}
 	var mu sync.Mutex
 	var letters []*dlq.Letter
 	err = q.tour(ctx, 0, 0, func(ctx context.Context, _ int, m types.Message) (verdict, error) {
@@ -52,6 +54,8 @@ func (q *Queue) Look(ctx context.Context, s Selection) (Listing, error) {
 			if unfinished {
 				l.Unfinished++
 			}
+		} else {
+			l.Others[letter.Code]++
 		}
 		return stays, nil
 	})

@@ -119,6 +119,10 @@ func TestASelectionThatNothingFits(t *testing.T) {
 	if diff := cmp.Diff(want, b.redrive(modelDown, deadletter.RedriveOptions{}).Others); diff != "" {
 		t.Errorf("redrive (-want +got):\n%s", diff)
 	}
+	l, err := b.queue().Look(t.Context(), modelDown)
+	if diff := cmp.Diff(want, l.Others); diff != "" || err != nil {
+		t.Errorf("look: %v (-want +got):\n%s", err, diff)
+	}
 	r, err := b.queue().Purge(t.Context(), modelDown, nil)
 	if diff := cmp.Diff(want, r.Others); diff != "" || err != nil {
 		t.Errorf("purge: %v (-want +got):\n%s", err, diff)
