@@ -63,6 +63,8 @@ func (s *Session) writeReport(w io.Writer, r doctor.Report) {
 			continue
 		case doctor.NotPermitted:
 			line("%s  %s could not be looked at: it needs %s, which your credentials do not have", s.Busy("unknown"), n.What, n.Needs)
+		case doctor.Throttled:
+			line("%s  %s could not be looked at: AWS has had too many calls of %s from this account just now; run it again", s.Busy("unknown"), n.What, n.Needs)
 		default:
 			line("%s  %s could not be looked at: the answer to %s makes no sense", s.Busy("unknown"), n.What, n.Needs)
 		}

@@ -58,6 +58,7 @@ const (
 	NotPermitted  Why = "not permitted"  // the operator lacks the permission
 	NotServed     Why = "not served"     // the place does not know the call
 	NotUnderstood Why = "not understood" // the answer cannot be read
+	Throttled     Why = "throttled"      // the account makes too many calls just now
 )
 
 // Severity says how bad a finding is.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
@@ -108,8 +109,8 @@ var (
 	unservedCodes = []string{"UnknownOperationException", "UnknownOperation", "InvalidAction"}
 )
 
-// judge sorts the error of a call: ok is true when there is none. What the caller may not do and what the place does not
-// know is noted under the IAM action and what it would have read; what is missing, when it is a named resource, as
+// judge sorts the error of a call: ok is true when there is none. What the caller may not do, what the place does not know and
+// what is throttled, however often the SDK tries, is noted under the IAM action and what it would have read; what is missing, when it is a named resource, as
 // missing. Any other error is returned.
 func (r *reader) judge(err error, action, what string, of resource) (ok bool, _ error) {
 	if err == nil {
@@ -125,9 +126,13 @@ func (r *reader) judge(err error, action, what string, of resource) (ok bool, _ 
 	default:
 		return false, fmt.Errorf("%s of %s: %w", action, what, err)
 	}
-	switch code := api.ErrorCode(); {
+	code := api.ErrorCode()
+	_, throttled := retry.DefaultThrottleErrorCodes[code]
+	switch {
 	case slices.Contains(deniedCodes, code):
 		r.notMade(what, action, NotPermitted)
+	case throttled:
+		r.notMade(what, action, Throttled)
 	case slices.Contains(unservedCodes, code), statusOf(err) == http.StatusNotImplemented:
 		r.notMade(what, action, NotServed)
 	case slices.Contains(absentCodes, code):

@@ -144,15 +144,18 @@ func (r *reader) targets(a topology.Access) (targets []target) {
 }
 
 func (r *reader) simulate(ctx context.Context, f *Function, on target) (bool, error) {
-	out, err := r.iam.SimulatePrincipalPolicy(ctx, &iam.SimulatePrincipalPolicyInput{
+	pages := iam.NewSimulatePrincipalPolicyPaginator(r.iam, &iam.SimulatePrincipalPolicyInput{
 		PolicySourceArn: &f.RoleARN, ActionNames: on.actions, ResourceArns: []string{on.arn},
 	})
-	if ok, err := r.judge(err, "iam:SimulatePrincipalPolicy", "the roles' permissions", resource{kind: "AWS::IAM::Role", physicalID: f.RoleARN}); !ok {
-		return false, err
-	}
-	for _, result := range out.EvaluationResults {
-		if result.EvalDecision != types.PolicyEvaluationDecisionTypeAllowed {
-			f.Denied = append(f.Denied, aws.ToString(result.EvalActionName)+" on "+on.name)
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if ok, err := r.judge(err, "iam:SimulatePrincipalPolicy", "the roles' permissions", resource{kind: "AWS::IAM::Role", physicalID: f.RoleARN}); !ok {
+			return false, err
+		}
+		for _, result := range page.EvaluationResults {
+			if result.EvalDecision != types.PolicyEvaluationDecisionTypeAllowed {
+				f.Denied = append(f.Denied, aws.ToString(result.EvalActionName)+" on "+on.name)
+			}
 		}
 	}
 	return true, nil

@@ -265,18 +265,23 @@ func TestARoleThatLacksAnActionIsFound(t *testing.T) {
 		if err != nil || form.Get("Action") != "SimulatePrincipalPolicy" {
 			return false
 		}
-		var results strings.Builder
-		for i := 1; form.Get(fmt.Sprintf("ActionNames.member.%d", i)) != ""; i++ {
-			action, decision := form.Get(fmt.Sprintf("ActionNames.member.%d", i)), "allowed"
-			lacks := action == "sqs:DeleteMessage" && strings.HasSuffix(form.Get("ResourceArns.member.1"), ":agent-tasks") ||
-				action == "dynamodb:Query" && form.Get("ResourceArns.member.1") == "arn:aws:dynamodb:us-east-1:000000000000:table/agent-checkpoints"
-			if form.Get("PolicySourceArn") == "arn:aws:iam::000000000000:role/worker" && lacks {
-				decision = "implicitDeny"
-			}
-			_, _ = fmt.Fprintf(&results, `<member><EvalActionName>%s</EvalActionName><EvalDecision>%s</EvalDecision></member>`, action, decision)
+		// One at a time: IAM may give fewer than were asked for.
+		i := 1
+		_, _ = fmt.Sscan(form.Get("Marker"), &i)
+		more := form.Get(fmt.Sprintf("ActionNames.member.%d", i+1)) != ""
+		action, decision := form.Get(fmt.Sprintf("ActionNames.member.%d", i)), "allowed"
+		lacks := action == "sqs:DeleteMessage" && strings.HasSuffix(form.Get("ResourceArns.member.1"), ":agent-tasks") ||
+			action == "dynamodb:Query" && form.Get("ResourceArns.member.1") == "arn:aws:dynamodb:us-east-1:000000000000:table/agent-checkpoints"
+		if form.Get("PolicySourceArn") == "arn:aws:iam::000000000000:role/worker" && lacks {
+			decision = "implicitDeny"
+		}
+		marker := ""
+		if more {
+			marker = fmt.Sprintf("<Marker>%d</Marker>", i+1)
 		}
 		_, _ = fmt.Fprintf(w, `<SimulatePrincipalPolicyResponse xmlns="https://iam.amazonaws.com/doc/2010-05-08/"><SimulatePrincipalPolicyResult>
-			<IsTruncated>false</IsTruncated><EvaluationResults>%s</EvaluationResults></SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>`, results.String())
+			<IsTruncated>%v</IsTruncated>%s<EvaluationResults><member><EvalActionName>%s</EvalActionName><EvalDecision>%s</EvalDecision></member></EvaluationResults>
+			</SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>`, more, marker, action, decision)
 		return true
 	}))
 	if err != nil {
@@ -324,6 +329,28 @@ func TestACallThatThePlaceDoesNotKnow(t *testing.T) {
 	only(t, report)
 	if want := (doctor.NotMade{What: "dead-letter-sweep", Needs: "events:DescribeRule", Why: doctor.NotServed}); !slices.Contains(report.NotMade, want) {
 		t.Errorf("got %+v, want %+v among them", report.NotMade, want)
+	}
+}
+
+// A call that AWS throttles says nothing of the stack either, and does not keep the others from being made.
+func TestAThrottledCall(t *testing.T) {
+	t.Parallel()
+	d := start(t).behind(t, func(w http.ResponseWriter, c call) bool {
+		return c.name == "SimulatePrincipalPolicy" && deny(w, c, "Throttling") || c.name == "DescribeRule" && deny(w, c, "ThrottlingException")
+	})
+	d.AWS.RetryMaxAttempts = 1
+	report, err := doctor.Examine(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	only(t, report)
+	for _, want := range []doctor.NotMade{
+		{What: "the roles' permissions", Needs: "iam:SimulatePrincipalPolicy", Why: doctor.Throttled},
+		{What: "dead-letter-sweep", Needs: "events:DescribeRule", Why: doctor.Throttled},
+	} {
+		if report.Sound() || !slices.Contains(report.NotMade, want) {
+			t.Errorf("got sound: %v and %+v, want %+v", report.Sound(), report.NotMade, want)
+		}
 	}
 }
 
