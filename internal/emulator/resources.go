@@ -40,7 +40,7 @@ func createQueues(ctx context.Context, client *sqs.Client, q topology.TaskQueue)
 	}
 	allow := fmt.Sprintf(`{"redrivePermission":"byQueue","sourceQueueArns":[%q]}`, t.main.arn)
 	_, err = client.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{
-		QueueUrl: &t.dead.url, Attributes: map[string]string{"RedriveAllowPolicy": allow},
+		QueueUrl: &t.dead.url, Attributes: map[string]string{"RedriveAllowPolicy": allow, "RedrivePolicy": ""},
 	})
 	return t, wrap(err, "set up queue %s", t.dead.name)
 }
@@ -104,6 +104,7 @@ func queueAttributes(q topology.Queue) map[string]string {
 		"VisibilityTimeout":             seconds(q.Visibility),
 		"MessageRetentionPeriod":        seconds(q.Retention),
 		"ReceiveMessageWaitTimeSeconds": seconds(q.ReceiveWait),
+		"SqsManagedSseEnabled":          "true",
 	}
 	if q.FIFO {
 		attributes["FifoQueue"] = "true"

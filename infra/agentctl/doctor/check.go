@@ -59,12 +59,19 @@ type about struct {
 	mend     string // "": only as below
 	// deed says that it is nothing of how the stack is set up: that cannot be put back as a whole.
 	deed bool
+	// lasts says that make run with a DATA_DIR finds it again as it was.
+	lasts bool
 	// settings are those of the CDK app that set it; "": none does, it can only have been changed by hand.
 	settings string
 }
 
 func setup(severity Severity, promise, mend, settings string) about {
 	return about{severity: severity, promise: promise, mend: mend, settings: settings}
+}
+
+func lasting(a about) about {
+	a.lasts = true
+	return a
 }
 
 func deed(severity Severity, promise, mend string) about {
@@ -82,7 +89,7 @@ const (
 func (a about) how(local bool) string {
 	whole := revert
 	switch {
-	case a.deed:
+	case a.deed, local && a.lasts:
 		return a.mend
 	case local:
 		whole = restart
@@ -119,7 +126,7 @@ func abouts() map[Check]about {
 
 		Presence:        setup(Critical, endsVisibly, "", ""),
 		Environment:     setup(Critical, nothingLost, "aws lambda update-function-configuration --environment …", ""),
-		Redrive:         setup(Critical, endsVisibly, queue+"RedrivePolicy=…, to the stack's own dead-letter queue", ""),
+		Redrive:         setup(Critical, endsVisibly, queue+"RedrivePolicy=…, to the stack's own dead-letter queue; of a dead-letter queue '{\"RedrivePolicy\":\"\"}', which takes it away", ""),
 		RedriveAllow:    setup(Serious, endsVisibly, queue+"RedriveAllowPolicy=…, byQueue and with the queue's ARN", ""),
 		Encryption:      setup(Serious, keptPrivate, queue+"SqsManagedSseEnabled=true", ""),
 		TLS:             setup(Minor, keptPrivate, "a policy that denies everything where aws:SecureTransport is false", ""),
@@ -138,9 +145,9 @@ func abouts() map[Check]about {
 		AlarmState:      deed(Serious, explainsItself, "the README says under the alarm's name what to do"),
 		AlarmPermission: setup(Serious, explainsItself, "aws lambda add-permission --action "+invokeAction+" --principal … --source-arn …", ""),
 		Schedule:        setup(Serious, explainsItself, "aws events enable-rule, put-targets, or aws lambda add-permission", ""),
-		TTL:             setup(Minor, costsTheSame, "aws dynamodb update-time-to-live with "+ttlAttribute, ""),
+		TTL:             lasting(setup(Minor, costsTheSame, "aws dynamodb update-time-to-live with "+ttlAttribute, "")),
 		Recovery:        setup(Minor, nothingLost, "aws dynamodb update-continuous-backups", ""),
-		Protection:      setup(Minor, nothingLost, "aws dynamodb update-table --deletion-protection-enabled", ""),
+		Protection:      lasting(setup(Minor, nothingLost, "aws dynamodb update-table --deletion-protection-enabled", "")),
 		TopicPolicy:     setup(Serious, explainsItself, "aws sns set-topic-attributes --attribute-name Policy …", ""),
 		TopicKey:        setup(Serious, explainsItself, "take the key away, or use one of your own whose policy lets CloudWatch use it", ""),
 		Subscribers:     deed(Serious, explainsItself, "aws sns subscribe, or alarmEmail"+deploy),

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -289,6 +290,28 @@ func TestAMessageThatIsOlderThanItShouldBe(t *testing.T) {
 	only(t, s.examine(t))
 	clock.Advance(time.Minute)
 	only(t, s.examine(t), found{doctor.MessageAge, "agent-tasks"})
+}
+
+// What make run has in its data directory it puts right when it starts again, where doctor says so.
+func TestWhatStartingAgainMends(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keep := func(c *emulator.Config) { c.DataDir = dir }
+	s := start(t, keep)
+	s.set(s.Ordered.URL, map[string]string{"SqsManagedSseEnabled": "false"})
+	s.set(s.Tasks.DeadLetterURL, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":5}`, s.arn(s.Tasks.URL))})
+	s.expire("expires_at", false)
+	report := s.examine(t)
+	only(t, report, found{doctor.Redrive, "agent-tasks-dlq"}, found{doctor.Encryption, "agent-tasks-ordered.fifo"}, found{doctor.TTL, "agent-checkpoints"})
+	for _, f := range report.Findings {
+		if again := strings.Contains(f.Mend, "start make run again"); again != (f.Check != doctor.TTL) {
+			t.Errorf("%s: got %q, which starting again mends: %v", f.Check, f.Mend, !again)
+		}
+	}
+	if err := s.chain.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	only(t, start(t, keep).examine(t), found{doctor.TTL, "agent-checkpoints"})
 }
 
 func (s *stack) redrive(target string, receives int) {
