@@ -147,7 +147,10 @@ func (d *dialogue) complete(ctx context.Context, turn int, effects *task.Effects
 		System: instructions, Messages: d.messages(), Tools: d.tools.offered(),
 		MaxTokens: int(min(left, maxAnswerTokens)), EffectKey: effects.Key(),
 	})
-	if err != nil {
+	switch {
+	case err != nil && left < maxAnswerTokens && task.FailureOf(err).Code == chat.CodeCut:
+		return nil, task.Failf(task.CodeTokenLimit, "the task has used %d tokens, its limit is %d, and the %d that are left were too few for an answer", used.Total(), d.tokenLimit, left)
+	case err != nil:
 		return nil, fmt.Errorf("model call %d: %w", turn, err)
 	}
 	effects.UseTokens(response.Usage.InputTokens, response.Usage.OutputTokens)

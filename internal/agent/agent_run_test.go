@@ -271,6 +271,22 @@ func TestTokenLimit(t *testing.T) {
 	}
 }
 
+// An answer that is cut at what is left of the limit is the limit's failure and not the model's.
+func TestTokenLimitInTheMiddleOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	cut := task.Permanent(task.WithCode(chat.CodeCut, errors.New("cut")))
+	for limit, want := range map[int64]string{250: task.CodeTokenLimit, agent.DefaultTokenLimit: chat.CodeCut} {
+		m := &scripted{err: cut}
+		c, _ := agentConfig(m)
+		c.TokenLimit = limit
+		msg := agentMessage(t, c, `"question":"q"`)
+		_, err := execute(t, c, tasktest.NewRun(msg.ID), msg)
+		if got := task.FailureOf(err); got.Code != want || !task.IsPermanent(err) {
+			t.Errorf("with %d tokens left: got %+v, want %s for good", limit, got, want)
+		}
+	}
+}
+
 func TestStepLimit(t *testing.T) {
 	t.Parallel()
 	search := calls(`search_documents {"query":"a"}`, `search_documents {"query":"b"}`)

@@ -15,6 +15,9 @@ type Model interface {
 	Complete(ctx context.Context, r Request) (Response, error)
 }
 
+// CodeCut is the code of an answer that reached [Request.MaxTokens] with nothing before that can be used.
+const CodeCut = "MODEL_ANSWER_CUT"
+
 // Role is who speaks. What the system says stands in [Request.System].
 type Role string
 

@@ -160,7 +160,7 @@ func TestFaultsBecomeOutcomes(t *testing.T) {
 		{"no such model", modeltest.Fail(404, "Could not resolve the foundation model."), "MODEL_NOT_FOUND", permanent, 0, "is not there"},
 		{"filtered", modeltest.Filter(), "MODEL_REFUSED", permanent, 0, "refuses to answer"},
 		{"declined", modeltest.Decline("I can't help with that."), "MODEL_REFUSED", permanent, 0, "I can't help with that."},
-		{"length without text", modeltest.SayLength(""), "MODEL_ANSWER_CUT", permanent, 0, "before it said anything"},
+		{"length without text", modeltest.SayLength(""), chat.CodeCut, permanent, 0, "before it said anything"},
 		{"length within a call", modeltest.CallToolsCut(chat.ToolCall{ID: "c", Name: "t", Input: jsontext.Value(`{"a":1}`)}), "MODEL_ANSWER_CUT", permanent, 0, "in the middle of a tool's input"},
 		{"5xx", modeltest.Fail(500, "boom"), "MODEL_UNAVAILABLE", retry, 0, "did not answer"},
 		{"overloaded", modeltest.Fail(503, "later"), "MODEL_UNAVAILABLE", retry, 0, "later"},
