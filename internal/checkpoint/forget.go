@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/expression"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -245,10 +246,7 @@ func (r *removal) each(ctx context.Context, items []unchanged, force bool, kind 
 	g.SetLimit(deletesAtOnce)
 	for _, it := range items {
 		g.Go(func() error {
-			if err := ctx.Err(); err != nil { // another has failed, or the caller gives up
-				return err
-			}
-			_, err := retryConflicts(ctx, func() (struct{}, error) { return struct{}{}, r.eraser.delete(ctx, it, force) })
+			err := patiently(ctx, func() error { return r.eraser.delete(ctx, it, force) })
 			if err == nil {
 				r.count(kind, 1)
 			}
@@ -295,28 +293,49 @@ func (r *removal) batches(ctx context.Context, keys []item, kind *int) error {
 	return nil
 }
 
-// batch sends again what DynamoDB leaves over when it is asked for too much, with pauses that grow.
+// batch sends again what DynamoDB leaves over when it is asked for too much.
 func (r *removal) batch(ctx context.Context, keys []item, kind *int) error {
 	var left []types.WriteRequest
 	for _, k := range keys {
 		left = append(left, types.WriteRequest{DeleteRequest: &types.DeleteRequest{Key: k}})
 	}
 	table := r.eraser.table
-	pauses := &backoff.ExponentialBackOff{InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		if err := ctx.Err(); err != nil {
-			return struct{}{}, backoff.Permanent(err)
-		}
+	return patiently(ctx, func() error {
 		out, err := r.eraser.api.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{RequestItems: map[string][]types.WriteRequest{table: left}})
 		if err != nil {
-			return struct{}{}, backoff.Permanent(err) // the SDK has tried again already
+			return err
 		}
 		rest := out.UnprocessedItems[table]
 		r.count(kind, len(left)-len(rest))
 		if left = rest; len(left) > 0 {
-			return struct{}{}, fmt.Errorf("%d items are not processed", len(left))
+			return fmt.Errorf("%d items: %w", len(left), errUnprocessed)
 		}
-		return struct{}{}, nil
+		return nil
+	})
+}
+
+var errUnprocessed = errors.New("not processed")
+
+// patiently repeats a write that DynamoDB does not take for the moment, with pauses that grow, until the context ends. What the
+// SDK repeats of that ends too soon: a thread lies in one partition, which deletes no more than 1,000 KB of large data a second.
+// Source: Amazon DynamoDB Developer Guide, "Best practices for designing and using partition keys effectively".
+func patiently(ctx context.Context, write func() error) error {
+	pauses := &backoff.ExponentialBackOff{InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		if err := ctx.Err(); err != nil { // also when another write has failed
+			return struct{}{}, backoff.Permanent(err)
+		}
+		err := write()
+		if err != nil && !passes(err) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
 	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
 	return err
+}
+
+func passes(err error) bool {
+	var conflict *types.TransactionConflictException
+	return errors.As(err, &conflict) || errors.Is(err, errUnprocessed) ||
+		retry.IsErrorThrottles(retry.DefaultThrottles).IsErrorThrottle(err) == aws.TrueTernary
 }
