@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,11 +103,12 @@ func (h *Handler) sources(ctx context.Context, t times) (s sources, err error) {
 
 // longestDelivery is how long after its last change a task may still be delivered: as long as a message lives or, when the
 // queues held none at all, as long as one may have been hidden before they were counted. A dead letter that the looks have not
-// shown may be any task's, and lives on in its queue.
+// shown may be any task's, and lives on in its queue; so does one whose task's record could not be marked, and still looks
+// unfinished.
 func (h *Handler) longestDelivery(ctx context.Context, s sources, looks []*look) (time.Duration, error) {
 	var dead time.Duration
 	for _, l := range looks {
-		if l.complete() {
+		if l.complete() && !slices.ContainsFunc(l.letters, unrecorded) {
 			continue
 		}
 		have, err := h.attributes(ctx, l.queue.URL, retention)
@@ -120,6 +122,8 @@ func (h *Handler) longestDelivery(ctx context.Context, s sources, looks []*look)
 	}
 	return s.lives + dead + sweepSpare, nil
 }
+
+func unrecorded(l *dlq.Letter) bool { return l.Code == dlq.CodeUnavailable }
 
 // attributes reads attributes of a queue that are numbers.
 func (h *Handler) attributes(ctx context.Context, url string, names ...types.QueueAttributeName) (map[types.QueueAttributeName]int, error) {

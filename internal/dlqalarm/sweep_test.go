@@ -159,6 +159,30 @@ func TestNothingIsGivenUpThatIsDeadLetteredJustNow(t *testing.T) {
 	}
 }
 
+// That a dead letter's record could not be written just then does not mean that its message is lost.
+func TestNothingIsGivenUpThatLiesUnrecordedAmongDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	letter, _ := b.submit("echo", "there")
+	lost := b.queued("th-1")
+	now := time.Now().Add(3 * time.Hour)
+	broken := errors.New("the table does not answer")
+	b.config.Store, b.config.Now = &brokenStore{Store: b.storeAt(now), id: letter.ID, err: broken}, func() time.Time { return now }
+	s, err := dlqalarm.New(b.config).Handle(t.Context(), []byte(sweep))
+	if !errors.Is(err, broken) || s.Lost != nil {
+		t.Errorf("given up with a message among the dead letters: %v (%v), want none", s.Lost, err)
+	}
+	if rec := b.record(letter.ID); rec.Status != checkpoint.Queued {
+		t.Errorf("the task is %s, want it queued until it can be recorded", rec.Status)
+	}
+	if got, want := b.lostIn(4*time.Hour+20*time.Minute), []task.ID{lost}; !slices.Equal(got, want) {
+		t.Errorf("given up when it could: %v, want %v", got, want)
+	}
+	if rec := b.record(letter.ID); rec.Status != checkpoint.Failed || rec.Error.Code != task.CodeDeadLettered {
+		t.Errorf("the dead letter's task: %s for %+v, want failed for %s", rec.Status, rec.Error, task.CodeDeadLettered)
+	}
+}
+
 // An alarm looks at its queue; only the schedule searches the table.
 func TestOnlyTheScheduleSearches(t *testing.T) {
 	t.Parallel()
