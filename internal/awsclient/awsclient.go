@@ -30,8 +30,12 @@ func Buildable(answerTimeout time.Duration) *awshttp.BuildableClient {
 
 // HTTPClient has the SDK's settings and a limit on the wait for an answer to begin; 0: none.
 func HTTPClient(answerTimeout time.Duration) *http.Client {
+	return withoutRedirects(Buildable(answerTimeout))
+}
+
+func withoutRedirects(b *awshttp.BuildableClient) *http.Client {
 	return &http.Client{
-		Transport: plainTransport{Buildable(answerTimeout).GetTransport()},
+		Transport: plainTransport{b.GetTransport()},
 		// No service of ours redirects; a signed request must not go elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -39,10 +43,10 @@ func HTTPClient(answerTimeout time.Duration) *http.Client {
 
 // Waiting is the client of a configuration that [Load] made, which trusts whom that says, with another limit on the wait for
 // an answer to begin; 0: none. In the place of any other client it is [HTTPClient].
-func Waiting(c aws.HTTPClient, answerTimeout time.Duration) aws.HTTPClient {
+func Waiting(c aws.HTTPClient, answerTimeout time.Duration) *http.Client {
 	if p, ok := c.(plainBody); ok {
 		if b, ok := p.HTTPClient.(*awshttp.BuildableClient); ok {
-			return Plain(b.WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = answerTimeout }))
+			return withoutRedirects(b.WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = answerTimeout }))
 		}
 	}
 	return HTTPClient(answerTimeout)

@@ -131,19 +131,24 @@ func TestASignedRequestIsNotSentElsewhere(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.RedirectHandler("http://elsewhere.invalid/", http.StatusTemporaryRedirect))
 	defer server.Close()
-	client := awsclient.HTTPClient(0)
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		t.Fatalf("the redirect was followed: %v", err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusTemporaryRedirect {
-		t.Errorf("status is %d, want the redirect itself", res.StatusCode)
+	for name, client := range map[string]*http.Client{
+		"its own":           awsclient.HTTPClient(0),
+		"a configuration's": awsclient.Waiting(awsclient.Plain(awsclient.Buildable(0)), 0),
+	} {
+		defer client.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			t.Errorf("%s: the redirect was followed: %v", name, err)
+			continue
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusTemporaryRedirect {
+			t.Errorf("%s: status is %d, want the redirect itself", name, res.StatusCode)
+		}
 	}
 }
 
