@@ -95,6 +95,42 @@ func TestTwoRedriveAtOnceAndOneDoesNotNoteIt(t *testing.T) {
 	b.wantDead(1)
 }
 
+// The other notes its copy when the first has looked at it once: what was uncertain until then is so no more.
+func TestTwoRedriveAtOnceAndOneNotesItLate(t *testing.T) {
+	t.Parallel()
+	b := start(t, false)
+	b.dead("echo", "th-1", "MODEL_DOWN")
+	late := &lateStore{Store: b.store}
+	another := b.queue()
+	another.Store = late
+	var calls atomicCounter
+	var other deadletter.Report
+	b.wire.before = func(string, string) error {
+		if calls.next() > 1 {
+			return nil
+		}
+		var err error
+		if other, err = another.Redrive(t.Context(), modelDown, deadletter.RedriveOptions{}); err != nil {
+			t.Errorf("Redrive: %v", err)
+		}
+		b.keepDeadLettering("MODEL_DOWN")()
+		b.wire.before = func(call, _ string) error {
+			if call != "depth" || late.note == nil {
+				return nil
+			}
+			note := late.note // after the first's first pass
+			late.note = nil
+			return note(t.Context())
+		}
+		return nil
+	}
+	r := b.redrive(modelDown, deadletter.RedriveOptions{})
+	if other.Redriven != 1 || r.Redriven != 0 || r.Again != 1 || !r.Whole() {
+		t.Errorf("got %d redriven by the one, and by the other %+v; want 1, and none but one that has failed again", other.Redriven, r)
+	}
+	b.wantDead(1)
+}
+
 // redriveBeside begins a redrive, has another one redrive everything meanwhile and a worker fail it again, and then lets the
 // first go on.
 func (b *bench) redriveBeside(another *deadletter.Queue) (r, other deadletter.Report) {

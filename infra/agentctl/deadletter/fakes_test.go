@@ -50,6 +50,17 @@ func (forgetfulStore) EndRedrive(context.Context, checkpoint.Record, string, str
 	return errors.New("the table does not answer")
 }
 
+// lateStore notes the end of a redrive only when it is told to.
+type lateStore struct {
+	*checkpoint.Store
+	note func(context.Context) error
+}
+
+func (s *lateStore) EndRedrive(_ context.Context, rec checkpoint.Record, messageID, copyID string, sameTask bool) error {
+	s.note = func(ctx context.Context) error { return s.Store.EndRedrive(ctx, rec, messageID, copyID, sameTask) }
+	return nil
+}
+
 // interruptedStore is a store at whose first read somebody interrupts the program.
 type interruptedStore struct {
 	*checkpoint.Store

@@ -111,7 +111,7 @@ func (r *redrive) show(ctx context.Context, pass int, m types.Message) (verdict,
 	}
 	switch copied, undecided := r.copiedMeanwhile(rec, l.MessageID); {
 	case copied:
-		r.failedAgain()
+		r.failedAgain(l)
 		return stays, nil
 	case undecided:
 		return r.uncertain(m, l, pass), nil

@@ -114,10 +114,11 @@ func (o *outcome) again(m types.Message) bool {
 	return ours
 }
 
-func (o *outcome) failedAgain() {
+func (o *outcome) failedAgain(l *dlq.Letter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sum.Again++
+	delete(o.unsure, l.MessageID)
 }
 
 func (o *outcome) newer(l *dlq.Letter) {
@@ -131,12 +132,14 @@ func (o *outcome) other(l *dlq.Letter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sum.Others[l.Code]++
+	delete(o.unsure, l.MessageID)
 }
 
 func (o *outcome) left(l *dlq.Letter) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sum.Left[l.Code]++
+	delete(o.unsure, l.MessageID)
 }
 
 func (o *outcome) failed(ctx context.Context, m types.Message, l *dlq.Letter, err error) verdict {
