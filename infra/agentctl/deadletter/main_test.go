@@ -429,6 +429,20 @@ func (w *wire) StartMessageMoveTask(ctx context.Context, in *sqs.StartMessageMov
 	return out, err
 }
 
+func (w *wire) ListMessageMoveTasks(ctx context.Context, in *sqs.ListMessageMoveTasksInput, o ...func(*sqs.Options)) (*sqs.ListMessageMoveTasksOutput, error) {
+	if err := w.at(w.before, "moves", *in.SourceArn); err != nil {
+		return nil, err
+	}
+	return w.Client.ListMessageMoveTasks(ctx, in, o...)
+}
+
+func (w *wire) CancelMessageMoveTask(ctx context.Context, in *sqs.CancelMessageMoveTaskInput, o ...func(*sqs.Options)) (*sqs.CancelMessageMoveTaskOutput, error) {
+	if err := w.at(w.before, "cancel", *in.TaskHandle); err != nil {
+		return nil, err
+	}
+	return w.Client.CancelMessageMoveTask(ctx, in, o...)
+}
+
 // copies counts the copies by task.
 func (w *wire) copies(t testing.TB, r *task.Registry) map[task.ID]int {
 	t.Helper()

@@ -21,7 +21,7 @@ const MaxMoveRate = 500
 // Move says how far SQS has come with moving a whole queue.
 type Move struct {
 	Queue string `json:"queue"`
-	// Status is RUNNING, COMPLETED, CANCELLING, CANCELLED or FAILED.
+	// Status is RUNNING, COMPLETED, CANCELLING, CANCELLED or FAILED; UNKNOWN when SQS could not be asked.
 	Status  string `json:"status"`
 	Moved   int64  `json:"moved"`
 	ToMove  int64  `json:"to_move"` // as many as lay there at the start
@@ -36,7 +36,11 @@ const (
 	statusCancelled  = "CANCELLED"
 	statusCompleted  = "COMPLETED"
 	statusFailed     = "FAILED"
+	statusUnknown    = "UNKNOWN"
 )
+
+// errNoMove says that SQS knows of no task.
+var errNoMove = errors.New("SQS knows of none")
 
 // MoveAll has SQS move everything back to the tasks' queue, and waits until that is done. A task that is already running is
 // joined. When the context ends it cancels the task; what has been moved until then stays moved. rate is messages a
@@ -130,13 +134,13 @@ func first(a, b string) string {
 
 // look asks for the newest task of the dead-letter queue; its handle is known only while it runs.
 func (q *Queue) look(ctx context.Context, arn string) (Move, string, error) {
-	m := Move{Queue: q.Name()}
+	m := Move{Queue: q.Name(), Status: statusUnknown}
 	out, err := q.SQS.ListMessageMoveTasks(ctx, &sqs.ListMessageMoveTasksInput{SourceArn: &arn, MaxResults: aws.Int32(1)})
 	if err != nil {
 		return m, "", fmt.Errorf("look at the move of %s: %w", q.Name(), err)
 	}
 	if len(out.Results) == 0 {
-		return m, "", fmt.Errorf("look at the move of %s: SQS knows of none", q.Name())
+		return m, "", fmt.Errorf("look at the move of %s: %w", q.Name(), errNoMove)
 	}
 	t := out.Results[0]
 	m.Status, m.Moved, m.ToMove = aws.ToString(t.Status), t.ApproximateNumberOfMessagesMoved, aws.ToInt64(t.ApproximateNumberOfMessagesToMove)
@@ -150,8 +154,11 @@ func (q *Queue) cancel(ctx context.Context, arn, handle string, joined bool) (Mo
 	defer stop()
 	if handle == "" { // nothing has told of it yet
 		m, running, err := q.look(ctx, arn)
-		if err != nil || m.Status != statusRunning {
-			return Move{Queue: q.Name(), Status: statusCancelled}, errors.Join(why, err) // none has begun: that was an earlier one
+		switch {
+		case errors.Is(err, errNoMove), err == nil && m.Status != statusRunning: // that was an earlier one
+			return Move{Queue: q.Name(), Status: statusCancelled}, why
+		case err != nil:
+			return m, q.perhapsMoving(arn, err)
 		}
 		handle = running
 	}
@@ -164,9 +171,16 @@ func (q *Queue) cancel(ctx context.Context, arn, handle string, joined bool) (Mo
 		m.Status = statusCancelled
 		m.Moved = max(m.Moved, out.ApproximateNumberOfMessagesMoved)
 		return m, why
-	case errors.As(err, &ended) || m.Status != statusRunning:
+	case errors.As(err, &ended) || lookErr == nil && m.Status != statusRunning:
 		return m, errors.Join(why, lookErr) // it ended by itself just then
+	case lookErr != nil:
+		return m, q.perhapsMoving(arn, err)
 	}
 	// What SQS says stands in the text alone, so that nobody explains it in the place of this.
 	return m, fmt.Errorf("the move of %s could not be cancelled and goes on: %s", q.Name(), err.Error())
+}
+
+// perhapsMoving is for what was asked to move, or to stop, and nothing was heard of it.
+func (q *Queue) perhapsMoving(arn string, err error) error {
+	return fmt.Errorf("the move of %s may go on: aws sqs list-message-move-tasks --source-arn %s says whether it does (%s)", q.Name(), arn, err.Error())
 }

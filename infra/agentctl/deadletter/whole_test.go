@@ -257,3 +257,33 @@ func TestAnInterruptionAsTheMoveBegins(t *testing.T) {
 		t.Errorf("got %+v, %v; want one task, cancelled", out, err)
 	}
 }
+
+// The interruption comes because nothing answers any more: nobody can say then that the move has ended.
+func TestAnInterruptionOfWhatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	for name, during := range map[string]string{"as it begins": "move", "while it goes on": "moves"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startAt(t, false, clockwork.NewFakeClockAt(time.Now()))
+			for range 10 {
+				b.dead("echo", "th-1", "MODEL_DOWN")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cut := func(call, _ string) error {
+				if call == during {
+					cancel()
+				}
+				if ctx.Err() != nil {
+					return errLost
+				}
+				return nil
+			}
+			b.wire.before, b.wire.after = cut, cut
+			m, err := b.queue().MoveAll(ctx, 1, nil)
+			if err == nil || errors.Is(err, context.Canceled) || m.Status != "UNKNOWN" {
+				t.Errorf("got %+v, %v; want an error that says more than that it was interrupted", m, err)
+			}
+		})
+	}
+}
