@@ -96,7 +96,7 @@ var (
 	knowledgeBaseID = regexp.MustCompile(`^[A-Za-z0-9]{10}$`)
 	secretARN       = regexp.MustCompile(`^arn:[a-z-]+:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}$`)
 	parameterName   = regexp.MustCompile(`^/?[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
-	bucketAndPrefix = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^*?]*)?$`)
+	bucketAndPrefix = regexp.MustCompile(`^[A-Za-z0-9._-]{3,255}(/[^*?]*)?$`) // as old ones may be named
 )
 
 // mostEnvironment leaves room for the variables that every stack has.

@@ -282,6 +282,30 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// What AWS has given a name to is not refused for it.
+func TestNamesOfAWS(t *testing.T) {
+	openai := func(name, value string) map[string]any { return map[string]any{"model": "openai:gpt", name: value} }
+	tests := map[string]map[string]any{
+		"a model of a size":                {"model": "bedrock:anthropic.claude-v2:1:200k"},
+		"an inference profile":             {"model": "bedrock:us-gov.anthropic.claude-sonnet-4-5-20250929-v1:0"},
+		"an application inference profile": {"model": "bedrock:arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/a1b2c3d4e5f6"},
+		"an inference profile in GovCloud": {"model": "bedrock:arn:aws-us-gov:bedrock:us-gov-west-1:123456789012:inference-profile/us-gov.some.model-v1:0"},
+		"a bucket with dots":               {"retriever": "s3://docs.example.com/a folder/b"},
+		"a bucket of Virginia before 2018": {"retriever": "s3://Our_Docs/handbook"},
+		"a secret of China's":              openai("openaiKeySecret", "arn:aws-cn:secretsmanager:cn-north-1:123456789012:secret:agent/key+1@x-AbC123"),
+		"a parameter at a path":            openai("openaiKeyParameter", "/agentworker/prod/openai-key"),
+		"a topic of GovCloud's":            {"allowedTopics": "arn:aws-us-gov:sns:us-gov-east-1:123456789012:jobs.fifo"},
+		"a page that is being written":     {"corsOrigins": "http://localhost:5173,http://127.0.0.1:3000,http://[::1]:8080"},
+	}
+	for name, context := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := problems(context); got != nil {
+				t.Errorf("got %q, want no problem", got)
+			}
+		})
+	}
+}
+
 // Whoever deploys mends everything in one go.
 func TestAllProblemsAreReportedAtOnce(t *testing.T) {
 	got := problems(map[string]any{
