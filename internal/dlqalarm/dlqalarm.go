@@ -97,17 +97,17 @@ func New(c Config) *Handler {
 func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (Summary, error) {
 	event := ParseEvent(payload)
 	times := schedule(ctx)
-	var feeding sources
-	var sourcesErr error
+	var search *search
+	var searchErr error
 	if event.Kind == KindSchedule {
-		feeding, sourcesErr = h.sources(ctx, times)
+		search, searchErr = h.searchDue(ctx, times)
 	}
 	looks := h.look(ctx, times, h.concerned(event))
 	recordErr := h.record(ctx, times, looks)
 	var lost []checkpoint.Record
 	var sweepErr error
-	if event.Kind == KindSchedule && sourcesErr == nil {
-		lost, sweepErr = h.sweep(ctx, times, feeding, looks)
+	if search != nil {
+		lost, sweepErr = h.sweep(ctx, times, *search, looks)
 	}
 
 	summary := summarize(event, looks)
@@ -117,7 +117,7 @@ func (h *Handler) Handle(ctx context.Context, payload json.RawMessage) (Summary,
 	toldLost, lostErr := h.tellLost(ctx, lost)
 	summary.Published = published || toldLost
 
-	problems := []error{sourcesErr, recordErr, sweepErr, publishErr, lostErr}
+	problems := []error{searchErr, recordErr, sweepErr, publishErr, lostErr}
 	for _, l := range looks {
 		problems = append(problems, l.err)
 	}

@@ -33,15 +33,36 @@ const (
 	longestDelay = 15 * time.Minute
 )
 
-// sweep gives up the tasks that no message will bring to a worker any more, and returns them.
-func (h *Handler) sweep(ctx context.Context, t times, feeding sources, looks []*look) (lost []checkpoint.Record, err error) {
-	ctx, cancel := context.WithDeadline(ctx, t.sweep)
+// search is a part of a sweep that is to be done.
+type search struct {
+	at      checkpoint.Sweep // where it goes on
+	feeding sources
+}
+
+// searchDue gives nil when the last sweep was not long ago.
+//
+// What feeds the worker is counted here, before the dead-letter queues are looked at: a message that is dead-lettered in
+// between is then counted or seen, and not neither.
+func (h *Handler) searchDue(ctx context.Context, t times) (*search, error) {
+	ctx, cancel := context.WithDeadline(ctx, t.look)
 	defer cancel()
 	at, err := h.Store.Sweep(ctx)
 	if err != nil || (at.Next == checkpoint.SweepKey{} && h.Now().Sub(at.Ended) < sweepEvery) {
 		return nil, err
 	}
-	life, err := h.longestDelivery(ctx, feeding, looks)
+	feeding, err := h.sources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &search{at, feeding}, nil
+}
+
+// sweep gives up the tasks that no message will bring to a worker any more, and returns them.
+func (h *Handler) sweep(ctx context.Context, t times, s search, looks []*look) (lost []checkpoint.Record, err error) {
+	ctx, cancel := context.WithDeadline(ctx, t.sweep)
+	defer cancel()
+	at := s.at
+	life, err := h.longestDelivery(ctx, s.feeding, looks)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +98,7 @@ type sources struct {
 	messages      int           // in all of them
 }
 
-// sources counts what feeds the worker. It has to be done before the dead-letter queues are looked at: a message that is
-// dead-lettered in between is then counted or seen, and not neither.
-func (h *Handler) sources(ctx context.Context, t times) (s sources, err error) {
-	ctx, cancel := context.WithDeadline(ctx, t.look)
-	defer cancel()
+func (h *Handler) sources(ctx context.Context) (s sources, err error) {
 	counts := []types.QueueAttributeName{
 		types.QueueAttributeNameApproximateNumberOfMessages,
 		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,

@@ -269,6 +269,20 @@ func TestNothingIsGivenUpWhileTheQueuesAreUnknown(t *testing.T) {
 	}
 }
 
+// Between two sweeps nobody asks what the source queues hold.
+func TestTheQueuesAreCountedForASweepOnly(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.lostIn(3 * time.Hour)
+	b.config.SQS = noAttributes{b.config.SQS, b.source}
+	if _, err := b.sweepIn(3*time.Hour + 5*time.Minute); err != nil {
+		t.Errorf("five minutes after a sweep: %v, want no error", err)
+	}
+	if _, err := b.sweepIn(5 * time.Hour); err == nil {
+		t.Error("two hours after it: got no error, want the source queue's")
+	}
+}
+
 // What one page gave is told, although the next could not be read.
 func TestTasksGivenUpBeforeAnErrorAreTold(t *testing.T) {
 	t.Parallel()
