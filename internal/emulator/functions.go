@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -32,7 +33,7 @@ const asyncRetryDelay = 2 * time.Second
 // startFunctions makes the three functions and starts a process of each that people wait for.
 func (c *Chain) startFunctions(ctx context.Context) error {
 	stack := c.config.Stack
-	c.worker = c.function(stack.Worker, or(c.config.WorkerRegion, region), c.config.Workers, config.Variables(config.Worker{
+	c.worker = c.function(stack.Worker, cmp.Or(c.config.WorkerRegion, region), c.config.Workers, config.Variables(config.Worker{
 		Table: stack.TableName, QueueURL: c.tasks.main.url, OrderedQueueURL: c.ordered.main.url,
 		Retries: stack.Retries, MaxReceiveCount: min(stack.Tasks.MaxReceiveCount, stack.Ordered.MaxReceiveCount),
 		PartialBatch:    stack.Tasks.Mapping.ReportBatchItemFailures && stack.Ordered.Mapping.ReportBatchItemFailures,
@@ -79,8 +80,8 @@ func (c *Chain) function(f topology.Function, region string, processes int, vari
 	env := []string{
 		"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local",
 		"AWS_ENDPOINT_URL_SNS=" + c.awsURL,
-		"AWS_ENDPOINT_URL_DYNAMODB=" + or(c.config.DynamoDBEndpoint, c.awsURL),
-		"AWS_ENDPOINT_URL_SQS=" + or(c.config.SQSEndpoint, c.awsURL),
+		"AWS_ENDPOINT_URL_DYNAMODB=" + cmp.Or(c.config.DynamoDBEndpoint, c.awsURL),
+		"AWS_ENDPOINT_URL_SQS=" + cmp.Or(c.config.SQSEndpoint, c.awsURL),
 	}
 	for _, some := range []map[string]string{variables, f.Collector()} {
 		for name, value := range some {

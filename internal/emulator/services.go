@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -101,10 +102,10 @@ func (c *Chain) createResources(ctx context.Context) error {
 		return nil
 	})
 	client := awsdynamodb.New(awsdynamodb.Options{
-		Region: region, Credentials: localCredentials(), HTTPClient: calls, BaseEndpoint: aws.String(or(c.config.DynamoDBEndpoint, c.awsURL)),
+		Region: region, Credentials: localCredentials(), HTTPClient: calls, BaseEndpoint: aws.String(cmp.Or(c.config.DynamoDBEndpoint, c.awsURL)),
 	})
 	c.sqsClient = awssqs.New(awssqs.Options{
-		Region: region, Credentials: localCredentials(), HTTPClient: calls, BaseEndpoint: aws.String(or(c.config.SQSEndpoint, c.awsURL)),
+		Region: region, Credentials: localCredentials(), HTTPClient: calls, BaseEndpoint: aws.String(cmp.Or(c.config.SQSEndpoint, c.awsURL)),
 	})
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return createTable(ctx, client, c.config.Stack.TableName) })
@@ -122,11 +123,4 @@ func (c *Chain) createResources(ctx context.Context) error {
 // Credentials that mean nothing: the local services check no signature, but the SDK wants to make one.
 func localCredentials() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider("local", "local", "")
-}
-
-func or(s, fallback string) string {
-	if s != "" {
-		return s
-	}
-	return fallback
 }

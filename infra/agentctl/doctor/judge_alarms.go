@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +91,7 @@ func (s State) judgeRule(e *examination) {
 		return
 	}
 	e.check(Schedule, s.Rule.Name, slices.Contains(s.Rule.Targets, s.DLQAlarm.ARN), "%s: the schedule invokes %s and not %s",
-		s.Rule.Name, or(strings.Join(s.Rule.Targets, ", "), "nothing"), s.DLQAlarm.ARN)
+		s.Rule.Name, cmp.Or(strings.Join(s.Rule.Targets, ", "), "nothing"), s.DLQAlarm.ARN)
 	if s.DLQAlarm.PolicyRead {
 		e.check(Schedule, s.Rule.Name, s.DLQAlarm.Policy.Lets(rulesPrincipal, invokeAction, s.Rule.ARN),
 			"%s: the policy of %s does not let %s invoke it for %s", s.Rule.Name, s.DLQAlarm.Name, rulesPrincipal, s.Rule.ARN)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ func (s State) judgeFunction(e *examination, f *Function) {
 	// A function that was idle for long is Inactive until somebody invokes it.
 	// Source: AWS Lambda Developer Guide, "Lambda function states".
 	e.check(FunctionState, f.Name, f.State != "Failed" && f.State != "Pending" && f.LastUpdate != "Failed",
-		"%s: its state is %s, and its last update %s: %s", f.Name, f.State, or(f.LastUpdate, "unknown"), or(f.Reason, "no reason is given"))
+		"%s: its state is %s, and its last update %s: %s", f.Name, f.State, cmp.Or(f.LastUpdate, "unknown"), cmp.Or(f.Reason, "no reason is given"))
 	e.check(Runtime, f.Name, f.Runtime == wantedRuntime, "%s: its runtime is %s; it is built for %s", f.Name, f.Runtime, wantedRuntime)
 	if f.ReservedKnown {
 		e.check(Reserved, f.Name, f.Reserved == nil || *f.Reserved > 0, "%s: its reserved concurrency is 0: it never runs", f.Name)
@@ -102,13 +103,6 @@ func (m EventSource) atOnce() int {
 		return m.MaximumPollers * perPoller
 	}
 	return m.MaximumConcurrency
-}
-
-func or(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
 }
 
 func plural(n int, words ...string) string {

@@ -1,6 +1,9 @@
 package doctor
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // ttlAttribute is what the store writes into its items.
 const ttlAttribute = "expires_at"
@@ -12,7 +15,7 @@ func (s State) judgeTable(e *examination) {
 	}
 	e.check(Presence, t.Name, t.Status == "ACTIVE" || t.Status == "UPDATING", "%s: the table's status is %s", t.Name, t.Status)
 	if t.TTLRead {
-		e.check(TTL, t.Name, t.TTL == ttlAttribute, "%s: time to live is %s, and items expire by %s: nothing is ever removed", t.Name, or(t.TTL, "off"), ttlAttribute)
+		e.check(TTL, t.Name, t.TTL == ttlAttribute, "%s: time to live is %s, and items expire by %s: nothing is ever removed", t.Name, cmp.Or(t.TTL, "off"), ttlAttribute)
 	}
 	if t.Recovery != nil {
 		e.check(Recovery, t.Name, *t.Recovery, "%s: point-in-time recovery is off: what is overwritten by mistake is gone", t.Name)
@@ -40,7 +43,7 @@ func (s State) judgeTopic(e *examination) {
 		publishers = append(publishers, "") // any
 	}
 	for _, arn := range publishers {
-		e.check(TopicPolicy, t.ARN, t.Policy.Lets("cloudwatch.amazonaws.com", "sns:Publish", arn), "%s: the topic's policy does not let alarms publish to it: %s", t.ARN, or(arn, "any"))
+		e.check(TopicPolicy, t.ARN, t.Policy.Lets("cloudwatch.amazonaws.com", "sns:Publish", arn), "%s: the topic's policy does not let alarms publish to it: %s", t.ARN, cmp.Or(arn, "any"))
 	}
 	e.check(TopicKey, t.ARN, t.Key != managedKey, "%s: the topic is encrypted with %s, which alarms may not use: they would not be heard", t.ARN, t.Key)
 	e.check(Subscribers, t.ARN, t.Subscriptions > 0, "%s: the topic has no confirmed subscription: nobody hears of dead letters and alarms", t.ARN)
